@@ -1,0 +1,68 @@
+"""Probabilistic circuits that know what they don't know.
+
+Names are imported on first use: ``import socratic`` alone loads neither torch nor scikit-learn.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from socratic.circuit import Circuit as Circuit
+    from socratic.circuit import Leaf as Leaf
+    from socratic.circuit import Product as Product
+    from socratic.circuit import Sum as Sum
+    from socratic.circuit import distributions as distributions
+    from socratic.circuit import families as families
+    from socratic.circuit import load as load
+    from socratic.circuit import rat_spn as rat_spn
+    from socratic.circuit import spatial_spn as spatial_spn
+    from socratic.inference import Moments as Moments
+    from socratic.inference import Posterior as Posterior
+    from socratic.inference import log_likelihood as log_likelihood
+    from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
+    from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
+    from socratic.inference import tdi as tdi
+    from socratic.inference import training_log_likelihood as training_log_likelihood
+    from socratic.structure import RegionGraph as RegionGraph
+    from socratic.structure import random_binary_trees as random_binary_trees
+    from socratic.structure import spatial_binary_trees as spatial_binary_trees
+
+_HOMES = {
+    "socratic.circuit": ("Circuit", "Leaf", "Product", "Sum", "load", "rat_spn", "spatial_spn"),
+    "socratic.inference": (
+        "Moments",
+        "Posterior",
+        "log_likelihood",
+        "monte_carlo_dropout",
+        "sample_log_likelihoods",
+        "tdi",
+        "training_log_likelihood",
+    ),
+    "socratic.structure": ("RegionGraph", "random_binary_trees", "spatial_binary_trees"),
+}
+_MODULES = {"distributions": "socratic.circuit.distributions", "families": "socratic.circuit.families"}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604
+    "__version__",
+    *sorted([*_HOME_OF, *_MODULES]),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
+    elif name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'socratic' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,8 @@
+"""Circuits: leaves, sum-product layers, class roots, the node view, and model files."""
+
+from socratic.circuit.build import rat_spn, spatial_spn
+from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.graph import Leaf, Node, Product, Sum
+from socratic.circuit.storage import load
+
+__all__ = ["Circuit", "Leaf", "Node", "Product", "Sum", "Weights", "load", "rat_spn", "spatial_spn"]

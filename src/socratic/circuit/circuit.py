@@ -1,0 +1,183 @@
+"""The tensor circuit: leaves, sum-product layers and class roots over a region graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from socratic.circuit.families import Family, as_family, family_from_dict
+from socratic.circuit.layers import PRODUCT_KINDS, ProductKind, SumProductLayer, normalise, normalise_jointly
+from socratic.circuit.layout import LayerPlan, plan_layout
+from socratic.circuit.leaves import LeafLayer
+from socratic.errors import check_choice, check_count
+from socratic.structure.region_graph import RegionGraph
+
+if TYPE_CHECKING:
+    from socratic.circuit.graph import Sum
+
+LeafSpec = str | Family | Sequence[str | Family]
+
+
+class Weights(NamedTuple):
+    """Normalised weights: of each inner layer (F, S, K), bottom up, and of each root branch (F, C, K)."""
+
+    layers: list[Tensor]
+    roots: list[Tensor]
+
+
+class Circuit(nn.Module):
+    """A smooth and decomposable circuit with one root per class.
+
+    Queries (likelihood, moments, Monte Carlo dropout, ...) are functions over this small interface:
+    :attr:`leaves`, :attr:`layers`, :attr:`roots` and :meth:`weights`.
+
+    Parameters
+    ----------
+    region_graph : RegionGraph
+        The structure.
+    n_classes : int
+        Number of class roots (C).
+    n_sums : int
+        Sums per inner region (S).
+    n_leaves : int
+        Leaves per leaf region (I).
+    leaf : str, Family, or a sequence of them
+        The leaf family, or one for each variable: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``,
+        ``"binomial"``, or an instance from :mod:`socratic.families` with its settings.
+    product : {"all-pairs", "element-wise"}
+        All products of a left with a right node, or only those of equal index.
+    seed : int
+        Seed of the initial parameters.
+    """
+
+    def __init__(
+        self,
+        region_graph: RegionGraph,
+        *,
+        n_classes: int,
+        n_sums: int,
+        n_leaves: int,
+        leaf: LeafSpec = "gaussian",
+        product: ProductKind = "all-pairs",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.n_features = region_graph.n_features
+        self.n_classes = check_count("n_classes", n_classes)
+        self.n_sums = check_count("n_sums", n_sums)
+        check_choice("product", product, PRODUCT_KINDS)
+        self.region_graph, self.product = region_graph, product
+        layout = plan_layout(region_graph)
+        scopes = [region_graph.regions[region].scope for region in layout.leaf_regions]
+        self.leaves = LeafLayer(_families_of(leaf, self.n_features), scopes, check_count("n_leaves", n_leaves))
+        widths = [self.leaves.n_nodes, *(self.n_sums for _ in layout.layers)]
+
+        def layer(plan: LayerPlan, n_nodes: int) -> SumProductLayer:
+            right = None if plan.right is None else widths[plan.right.layer]
+            return SumProductLayer(plan.left, plan.right, (widths[plan.left.layer], right), n_nodes, product)
+
+        self.layers = nn.ModuleList(layer(plan, self.n_sums) for plan in layout.layers)
+        self.roots = nn.ModuleList(layer(plan, self.n_classes) for plan in layout.roots)
+        check_count("seed", seed, minimum=0)
+        if not self.root_branches()[0].logits.is_meta:
+            self.reset_parameters(seed)
+
+    def inner_layers(self) -> list[SumProductLayer]:
+        """The inner layers, bottom up; layer number i of a span is ``inner_layers()[i - 1]``."""
+        return [layer for layer in self.layers if isinstance(layer, SumProductLayer)]
+
+    def root_branches(self) -> list[SumProductLayer]:
+        """The branches of the class roots: one layer for each shape of repetition."""
+        return [layer for layer in self.roots if isinstance(layer, SumProductLayer)]
+
+    def weights(self) -> Weights:
+        """The normalised weights of all sums."""
+        return Weights([normalise(layer) for layer in self.inner_layers()], normalise_jointly(self.root_branches()))
+
+    @torch.no_grad()
+    def reset_parameters(self, seed: int = 0) -> None:
+        """Draw all parameters anew from ``seed``."""
+        generator = torch.Generator(self.device).manual_seed(seed)
+        self.leaves.reset_parameters(generator)
+        for layer in [*self.inner_layers(), *self.root_branches()]:
+            layer.logits.normal_(generator=generator)
+
+    def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
+        """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
+
+        NaN is a missing value and is marginalised exactly. See
+        :func:`socratic.inference.likelihood.log_likelihood`.
+        """
+        from socratic.inference.likelihood import log_likelihood
+
+        return log_likelihood(self, x, chunk_size=chunk_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same as :meth:`log_likelihood`."""
+        return self.log_likelihood(x)
+
+    def to_graph(self) -> tuple[Sum, ...]:
+        """The class roots as ``Leaf``, ``Product`` and ``Sum`` nodes that share what the circuit shares."""
+        from socratic.circuit.graph import unroll
+
+        return unroll(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the circuit to ``path``; :func:`socratic.load` reads it back."""
+        from socratic.circuit.storage import save
+
+        save(self, path)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of learnable parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return next(self.parameters()).device
+
+    def to_config(self) -> dict[str, Any]:
+        """Everything but the parameters, as plain data for a model file."""
+        families = list(dict.fromkeys(self.leaves.families))
+        return {
+            "n_classes": self.n_classes,
+            "n_sums": self.n_sums,
+            "n_leaves": self.leaves.n_nodes,
+            "product": self.product,
+            "families": [family.to_dict() for family in families],
+            "family_of": [families.index(family) for family in self.leaves.families],
+            "region_graph": self.region_graph.to_dict(),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Circuit:
+        """Rebuild the circuit of :meth:`to_config`, with fresh parameters."""
+        families = [family_from_dict(data) for data in config["families"]]
+        return cls(
+            RegionGraph.from_dict(config["region_graph"]),
+            n_classes=config["n_classes"],
+            n_sums=config["n_sums"],
+            n_leaves=config["n_leaves"],
+            leaf=[families[index] for index in config["family_of"]],
+            product=config["product"],
+        )
+
+
+def _families_of(leaf: LeafSpec, n_features: int) -> list[Family]:
+    if isinstance(leaf, (str, Family)):
+        return [as_family(leaf)] * n_features
+    families = [as_family(value) for value in leaf]
+    if len(families) != n_features:
+        raise ValueError(f"leaf must name one family or one for each of {n_features} features; got {len(families)}")
+    return families

@@ -1,0 +1,43 @@
+"""Errors, and the checks that raise them: each names the argument, what was found and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be read: damaged, foreign, or of another format version."""
+
+
+def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
+    """Raise unless ``value`` is one of the names in ``allowed``."""
+    if not isinstance(value, str) or value not in allowed:
+        options = ", ".join(repr(option) for option in allowed)
+        raise ValueError(f"{name} must be one of {options}; got {value!r}")
+
+
+def check_rate(name: str, value: Any) -> float:
+    """Return ``value`` as a float, raising unless it lies in [0, 1)."""
+    number = _as_float(value)
+    if number is None or not 0.0 <= number < 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1); got {value!r}")
+    return number
+
+
+def check_count(name: str, value: Any, minimum: int = 1) -> int:
+    """Return ``value`` as an int, raising unless it is a whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ValueError(f"{name} must be a whole number of at least {minimum}; got {value!r}")
+    return int(value)
+
+
+def _as_float(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

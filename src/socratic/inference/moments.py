@@ -1,0 +1,242 @@
+"""Tractable dropout inference: mean and covariance of the class likelihoods over dropout masks.
+
+Relative moments are propagated: the log of the mean and, between nodes of one region, the covariance divided
+by both means. Every term is non-negative, so nothing cancels, and likelihoods of any size neither underflow
+nor overflow. With p the dropout rate, q = 1 - p and responsibilities r of a sum's children:
+
+    product:  1 + R = (1 + R_left) (1 + R_right)
+    sum:      R_ab = sum_ij r_ai r_bj R_ij + mask
+    mask:     edge  [a = b] (p / q) sum_i r_ai^2 (1 + R_ii)
+              unit          (p / q) sum_i r_ai r_bi (1 + R_ii)
+
+For one mask per edge these are the equations of the TDI paper (sections 3.2.1 to 3.2.3), including the
+covariance of sums and products in RAT structures.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.layers import SumProductLayer
+from socratic.errors import check_choice, check_rate
+from socratic.inference.covariance import (
+    Children,
+    as_matrix,
+    join_covariances,
+    join_variances,
+    saturation,
+    sum_covariance,
+    sum_variance,
+)
+from socratic.inference.leaf_uncertainty import LeafUncertainty
+from socratic.inference.likelihood import LogValues, class_log_values, join_repetitions, sum_products
+from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.walk import walk
+from socratic.numerics import exp_shifted, sqrt_or_zero
+
+MaskKind = Literal["edge", "unit"]
+CovarianceKind = Literal["exact", "independent", "upper"]
+MASK_KINDS: tuple[MaskKind, ...] = ("edge", "unit")
+COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and covariance of the class likelihoods p(x | class) over dropout masks.
+
+    Attributes
+    ----------
+    log_mean : Tensor (N, C)
+        Log of the mean likelihood.
+    relative_covariance : Tensor (N, C, C)
+        Covariance of two classes' likelihoods divided by both means. Diagonal for ``"independent"``; for
+        ``"upper"`` the Cauchy-Schwarz bound.
+    dropout, masks, covariance, root_dropout
+        The settings they were computed with.
+    """
+
+    log_mean: Tensor
+    relative_covariance: Tensor
+    dropout: float
+    masks: MaskKind
+    covariance: CovarianceKind
+    root_dropout: bool
+
+    @property
+    def relative_variance(self) -> Tensor:
+        """Variance of each class's likelihood divided by its squared mean: (N, C)."""
+        return self.relative_covariance.diagonal(dim1=-2, dim2=-1)
+
+    def posterior(self, class_prior: Sequence[float] | Tensor | None = None) -> Posterior:
+        """Mean and deviation of the class posterior, by second-order expansion.
+
+        Parameters
+        ----------
+        class_prior : (C,), optional
+            Prior class probabilities; uniform by default.
+        """
+        if self.covariance == "upper":
+            raise ValueError(
+                "covariance='upper' bounds the variance of a likelihood and says nothing of the posterior; "
+                "compute the moments with covariance='exact'"
+            )
+        log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
+        return expand_posterior(self.log_mean, self.relative_covariance, log_prior)
+
+
+class MomentState(NamedTuple):
+    """Log-means of a layer's nodes and their relative covariance.
+
+    ``covariance`` is None where it is zero, variances (F, S, N) where the nodes are uncorrelated, and a
+    matrix for each row (F, N, S, S) otherwise. The diagonal algebra keeps variances only.
+    """
+
+    log_value: Tensor  # (F, S, N)
+    log_scale: Tensor  # (F, 1, N)
+    covariance: Tensor | None
+
+    @property
+    def mean(self) -> LogValues:
+        """The log-means alone."""
+        return LogValues(self.log_value, self.log_scale)
+
+
+class MomentAlgebra:
+    """Passes moments through layers: all covariances ("exact"), or variances with a rule for the rest."""
+
+    def __init__(self, dropout: float, masks: MaskKind, covariance: CovarianceKind, root_dropout: bool) -> None:
+        self.dropout, self.masks, self.covariance, self.root_dropout = dropout, masks, covariance, root_dropout
+
+    def layer(
+        self,
+        layer: SumProductLayer,
+        weights: Tensor,
+        left: MomentState,
+        right: MomentState | None,
+        *,
+        root: bool,
+    ) -> MomentState:
+        """Moments of the sums of one layer."""
+        dropout = self.dropout if self.root_dropout or not root else 0.0
+        odds = dropout / (1.0 - dropout)
+        a, shift = exp_shifted(left.log_value)
+        scale = left.log_scale
+        b = None
+        if right is not None:
+            b, right_shift = exp_shifted(right.log_value)
+            shift, scale = shift + right_shift, scale + right.log_scale
+        sums = sum_products(layer, weights, a, b)
+        children = Children(layer.all_pairs, a, b, left.covariance, None if right is None else right.covariance)
+        if self.covariance == "exact":
+            covariance = sum_covariance(weights, children, sums, odds, shared_masks=self.masks == "unit")
+        else:
+            covariance = sum_variance(weights, children, sums, odds, correlated=self.covariance == "upper")
+        return MomentState(torch.log(sums) + math.log1p(-dropout), scale + shift, covariance)
+
+    def join(self, branches: list[MomentState]) -> MomentState:
+        """Moments of the class roots: repetitions have no mask in common, so their covariances add up."""
+        mean = join_repetitions([branch.mean for branch in branches])
+        covariances = [branch.covariance for branch in branches]
+        if all(covariance is None for covariance in covariances):
+            return MomentState(*mean, None)
+        log_value = torch.cat([branch.log_value for branch in branches])
+        log_scale = torch.cat([branch.log_scale for branch in branches])
+        relative = log_value + (log_scale - mean.log_scale).to(log_value.dtype)
+        shares = torch.exp(relative - mean.log_value)  # (R, C, N)
+        join = join_covariances if self.covariance == "exact" else join_variances
+        return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
+
+
+def tdi(
+    circuit: Circuit,
+    x: Any,
+    *,
+    dropout: float,
+    masks: MaskKind = "edge",
+    covariance: CovarianceKind = "exact",
+    root_dropout: bool = False,
+    leaf_variance: float | Tensor | None = None,
+    leaf_covariance: Tensor | None = None,
+    chunk_size: int | None = None,
+) -> Moments:
+    """Tractable dropout inference: moments of the class likelihoods over all dropout masks, in one pass.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : array-like (N, V)
+        Rows; NaN is a missing value.
+    dropout : float
+        Probability p of dropping a child from a sum, in [0, 1).
+    masks : {"edge", "unit"}
+        One mask for each edge of each sum (the paper's equations), or one for each child, shared by all sums
+        of its region (what dropout in a layer does).
+    covariance : {"exact", "independent", "upper"}
+        Exact covariances; none, as if shared nodes were copies (the paper's "copy-paste", a lower bound on
+        the variance); or the Cauchy-Schwarz bound (an upper bound on the variance).
+    root_dropout : bool
+        Whether the class roots drop children too.
+    leaf_variance : float or Tensor, optional
+        Prior relative variance (Var / mean^2) of the leaves, broadcast to (N, L, I) with L leaf regions in
+        the order of ``circuit.leaves.scopes``.
+    leaf_covariance : Tensor, optional
+        Prior relative covariance between the leaves of a region, broadcast to (N, L, I, I); its diagonal is
+        the variance. Give this or ``leaf_variance``.
+    chunk_size : int, optional
+        Rows evaluated at a time; by default as many as a bounded memory holds.
+
+    Returns
+    -------
+    Moments
+    """
+    dropout = check_rate("dropout", dropout)
+    check_choice("masks", masks, MASK_KINDS)
+    check_choice("covariance", covariance, COVARIANCE_KINDS)
+    rows = check_rows(circuit, x)
+    leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
+    weights = circuit.weights()
+    algebra = MomentAlgebra(dropout, masks, covariance, root_dropout)
+
+    entries = values_per_row(circuit) + covariances_per_row(circuit, covariance)
+
+    def query(start: int, stop: int) -> tuple[Tensor, Tensor]:
+        mean = LogValues.of_leaves(circuit.leaves.log_density(rows[start:stop]))
+        prior = leaf_uncertainty.of_rows(start, stop, matrix=covariance == "exact")
+        state = walk(circuit, MomentState(*mean, prior), weights, algebra)
+        return class_log_values(state.mean, rows.dtype), _class_matrix(state, covariance)
+
+    parts = map_chunks(query, len(rows), chunk_rows(circuit, entries, chunk_size))
+    log_mean, relative = (torch.cat(part) for part in zip(*parts, strict=True))
+    if bool((relative.diagonal(dim1=-2, dim2=-1) >= saturation(rows.dtype)).any()):
+        warnings.warn(
+            f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
+            "use circuit.double() or a smaller dropout",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return Moments(log_mean, relative, dropout, masks, covariance, root_dropout)
+
+
+def covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
+    """Numbers held for the covariances of one row: of two layers at a time, with their scaled copies."""
+    power = 2 if covariance == "exact" else 1
+    layers = [*circuit.inner_layers(), *circuit.root_branches()]
+    return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)
+
+
+def _class_matrix(state: MomentState, covariance: CovarianceKind) -> Tensor:
+    """Relative covariance of the class roots (N, C, C), symmetric to the last digit."""
+    if covariance == "upper" and state.covariance is not None:
+        deviation = sqrt_or_zero(state.covariance[0]).t()  # (N, C)
+        return deviation.unsqueeze(-1) * deviation.unsqueeze(-2)
+    matrix = as_matrix(state.covariance, state.log_value)[0]
+    return 0.5 * (matrix + matrix.mT)

@@ -1,0 +1,162 @@
+"""Monte Carlo dropout: the class likelihoods and posterior under sampled dropout masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit, Weights
+from socratic.errors import check_choice, check_count, check_rate
+from socratic.inference.likelihood import LikelihoodAlgebra, LogValues, class_log_values
+from socratic.inference.moments import MASK_KINDS, MaskKind
+from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.walk import walk
+from socratic.numerics import scale_dtype, sqrt_or_zero
+
+
+@torch.no_grad()
+def sample_log_likelihoods(
+    circuit: Circuit,
+    x: Any,
+    *,
+    dropout: float,
+    masks: MaskKind = "unit",
+    n_passes: int = 100,
+    leaf_dropout: float = 0.0,
+    root_dropout: bool = False,
+    seed: int = 0,
+) -> Iterator[Tensor]:
+    """Log-likelihoods (N, C) under ``n_passes`` sampled masks, one pass at a time.
+
+    A pass draws one set of masks for all rows, from the seed alone. A class that lost everything has minus
+    infinity. See :func:`monte_carlo_dropout` for the parameters.
+    """
+    dropout, leaf_dropout = check_rate("dropout", dropout), check_rate("leaf_dropout", leaf_dropout)
+    check_choice("masks", masks, MASK_KINDS)
+    check_count("n_passes", n_passes)
+    rows = check_rows(circuit, x)
+    generator = torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
+    weights = circuit.weights()
+    leaves = LogValues.of_leaves(circuit.leaves.log_density(rows))
+
+    def pass_once() -> Tensor:
+        values = leaves
+        if leaf_dropout > 0.0:
+            keep = [
+                _draw((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, rows, generator)
+                for group in circuit.leaves.leaf_groups()
+            ]
+            values = LogValues.of_leaves(circuit.leaves.log_density(rows, keep))
+        masked = _mask_weights(weights, dropout, masks, root_dropout, generator)
+        return class_log_values(walk(circuit, values, masked, LikelihoodAlgebra(masked=True)), rows.dtype)
+
+    for _ in range(n_passes):
+        yield pass_once()
+
+
+def monte_carlo_dropout(
+    circuit: Circuit,
+    x: Any,
+    *,
+    dropout: float,
+    masks: MaskKind = "unit",
+    n_passes: int = 100,
+    leaf_dropout: float = 0.0,
+    root_dropout: bool = False,
+    class_prior: Sequence[float] | Tensor | None = None,
+    seed: int = 0,
+    chunk_size: int | None = None,
+) -> Posterior:
+    """The class posterior over dropout masks, by sampling.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : array-like (N, V)
+        Rows; NaN is a missing value.
+    dropout : float
+        Probability of dropping a child from a sum, in [0, 1).
+    masks : {"unit", "edge"}
+        One mask for each child, shared by all sums of its region, or one for each edge.
+    n_passes : int
+        Number of sampled masks.
+    leaf_dropout : float
+        Probability of marginalising a univariate leaf.
+    root_dropout : bool
+        Whether the class roots drop children too.
+    class_prior : (C,), optional
+        Prior class probabilities; uniform by default.
+    seed : int
+        Seed of the masks. They depend on nothing else, so a row's answer does not depend on the other rows.
+    chunk_size : int, optional
+        Rows evaluated at a time; by default as many as a bounded memory holds.
+
+    Returns
+    -------
+    Posterior
+        Conditional on at least one class root being alive; ``dead`` is the share of passes where none was.
+        A row that is dead in every pass gets the prior.
+    """
+    rows = check_rows(circuit, x)
+    log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
+
+    def query(start: int, stop: int) -> Posterior:
+        passes = sample_log_likelihoods(
+            circuit,
+            rows[start:stop],
+            dropout=dropout,
+            masks=masks,
+            n_passes=n_passes,
+            leaf_dropout=leaf_dropout,
+            root_dropout=root_dropout,
+            seed=seed,
+        )
+        return _summarise((log_value + log_prior for log_value in passes), log_prior)
+
+    size = chunk_rows(circuit, values_per_row(circuit), chunk_size)
+    return Posterior.concatenate(map_chunks(query, len(rows), size))
+
+
+def _draw(shape: Sequence[int], dropout: float, like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1.0 - dropout, generator=generator)
+
+
+def _mask_weights(
+    weights: Weights, dropout: float, masks: MaskKind, root_dropout: bool, generator: torch.Generator
+) -> Weights:
+    """Drop children from sums by zeroing their weights: of each edge, or of all sums of a region alike."""
+
+    def masked(layer: Tensor) -> Tensor:
+        n_folds, n_sums, n_children = layer.shape
+        shape = (n_folds, n_sums if masks == "edge" else 1, n_children)
+        return layer * _draw(shape, dropout, layer, generator)
+
+    roots = [masked(layer) for layer in weights.roots] if root_dropout else weights.roots
+    return Weights([masked(layer) for layer in weights.layers], roots)
+
+
+def _summarise(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
+    """Moments of the posterior over passes in which a class is alive, from log p(x, class) of each pass."""
+    n_passes = 0
+    total = square = information = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
+    dtype = log_prior.dtype
+    for log_joint in log_joints:
+        alive = torch.isfinite(log_joint).any(-1, keepdim=True)
+        posterior = class_shares(log_joint).to(total.dtype) * alive
+        total, square = total + posterior, square + posterior * posterior
+        information = information + entropy(posterior)
+        alive_count = alive_count + alive
+        n_passes += 1
+    share = alive_count.clamp_min(1.0)
+    mean = torch.where(alive_count > 0, total / share, torch.exp(log_prior).to(total.dtype))
+    std = sqrt_or_zero(square / share - mean * mean) * (alive_count > 0)
+    total_entropy = entropy(mean)
+    mutual = (total_entropy - information / share.squeeze(-1)).clamp_min(0.0) * (alive_count > 0).squeeze(-1)
+    dead = 1.0 - alive_count.squeeze(-1) / n_passes
+    return Posterior(
+        mean.to(dtype), std.to(dtype), total_entropy.to(dtype), mutual.to(dtype), dead.to(dtype), "monte-carlo"
+    )

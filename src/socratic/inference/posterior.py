@@ -1,0 +1,115 @@
+"""Class posteriors under dropout: the result type, and the second-order expansion from moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from socratic.numerics import sqrt_or_zero
+
+_PRIOR_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Distribution of the class posterior p(class | x) over dropout masks.
+
+    Attributes
+    ----------
+    mean : Tensor (N, C)
+        Mean posterior; rows sum to 1.
+    std : Tensor (N, C)
+        Standard deviation of each class probability.
+    entropy : Tensor (N,)
+        Entropy of the mean posterior, in nats: the total uncertainty.
+    mutual_information : Tensor (N,)
+        What knowing the mask would tell about the class, in nats: the part of the entropy that is the
+        model's own doubt.
+    dead : Tensor (N,) or None
+        Share of masks under which no class root is alive; the other fields are conditional on one being
+        alive. None where the method does not estimate it.
+    method : str
+        How the posterior was computed.
+    """
+
+    mean: Tensor
+    std: Tensor
+    entropy: Tensor
+    mutual_information: Tensor
+    dead: Tensor | None
+    method: str
+
+    @staticmethod
+    def concatenate(parts: list[Posterior]) -> Posterior:
+        """Join the posteriors of consecutive chunks of rows."""
+        joined: dict[str, Any] = {}
+        for field in fields(Posterior):
+            values = [getattr(part, field.name) for part in parts]
+            joined[field.name] = torch.cat(values) if isinstance(values[0], Tensor) else values[0]
+        return Posterior(**joined)
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """Entropy in nats over the last axis."""
+    return torch.special.entr(probabilities).sum(-1)
+
+
+def log_class_prior(class_prior: Sequence[float] | Tensor | None, n_classes: int, like: Tensor) -> Tensor:
+    """Logarithm (C,) of a checked class prior; uniform if None."""
+    if class_prior is None:
+        return like.new_full((n_classes,), -float(np.log(n_classes)))
+    prior = torch.as_tensor(class_prior, dtype=torch.float64).detach().cpu()
+    if prior.shape != (n_classes,):
+        raise ValueError(
+            f"class_prior must hold one probability for each of {n_classes} classes; got the shape {tuple(prior.shape)}"
+        )
+    if not bool(torch.isfinite(prior).all()) or bool((prior < 0).any()):
+        raise ValueError(f"class_prior must hold probabilities of at least 0; got {prior.tolist()}")
+    if abs(float(prior.sum()) - 1.0) > _PRIOR_TOLERANCE:
+        raise ValueError(f"class_prior must sum to 1; got a sum of {float(prior.sum()):g}")
+    return torch.log(prior / prior.sum()).to(device=like.device, dtype=like.dtype)
+
+
+def class_shares(log_joint: Tensor) -> Tensor:
+    """Softmax over classes (..., C) that falls back to uniform where no class is alive."""
+    alive = torch.isfinite(log_joint).any(-1, keepdim=True)
+    return torch.softmax(torch.where(alive, log_joint, torch.zeros_like(log_joint)), dim=-1)
+
+
+def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: Tensor) -> Posterior:
+    """Second-order expansion of the posterior around the mean likelihoods.
+
+    With shares pi of the mean likelihoods and relative covariance R (the ratio formula of Seltman, 2018, with
+    the covariance of numerator and denominator; equations 15 and 16 of the TDI paper):
+
+        mean_i = pi_i (1 - (R pi)_i + pi' R pi)
+        var_i  = pi_i^2 (R_ii - 2 (R pi)_i + pi' R pi)
+        MI     = (sum_i pi_i R_ii - pi' R pi) / 2
+
+    The mean sums to 1 but may leave [0, 1]: it is clipped and normalised. A variable in [0, 1] with mean m has
+    a standard deviation of at most sqrt(m (1 - m)), and information is bounded by entropy: both are capped.
+
+    Parameters
+    ----------
+    log_mean : Tensor (N, C)
+    relative_covariance : Tensor (N, C, C)
+    log_prior : Tensor (C,)
+    """
+    shares = class_shares(log_mean + log_prior)
+    drift = (relative_covariance @ shares.unsqueeze(-1)).squeeze(-1)  # (R pi)_i
+    common = (shares * drift).sum(-1, keepdim=True)  # pi' R pi
+    variances = relative_covariance.diagonal(dim1=-2, dim2=-1)
+    clipped = (shares * (1.0 - drift + common)).clamp(0.0, 1.0)
+    total = clipped.sum(-1, keepdim=True)
+    mean = torch.where(total > 0, clipped / total.clamp_min(torch.finfo(total.dtype).tiny), shares)
+    spread = (variances - 2.0 * drift + common).clamp_min(0.0)
+    std = torch.minimum(shares * sqrt_or_zero(spread), sqrt_or_zero(mean * (1.0 - mean)))
+    total_entropy = entropy(mean)
+    information = 0.5 * ((shares * variances).sum(-1) - common.squeeze(-1))
+    information = torch.minimum(information.clamp_min(0.0), total_entropy)
+    return Posterior(mean, std, total_entropy, information, None, "expansion")

@@ -1,0 +1,78 @@
+"""What every query does with its rows: check them, convert them, and take them in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.errors import check_count
+
+Result = TypeVar("Result")
+
+_CHUNK_BYTES = {"cpu": 256 * 2**20}
+_DEVICE_CHUNK_BYTES = 2 * 2**30
+
+
+def check_rows(circuit: Circuit, x: Any) -> Tensor:
+    """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
+    rows = torch.as_tensor(x)
+    if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
+        raise ValueError(
+            f"x must have the shape (rows, {circuit.n_features}), one column for each feature; got {tuple(rows.shape)}"
+        )
+    if rows.is_complex():
+        raise ValueError(f"x must hold real numbers; got {rows.dtype}")
+    rows = rows.to(device=circuit.device, dtype=circuit.dtype)
+    if not torch.compiler.is_compiling():  # values are not known while a graph is traced
+        _check_values(circuit, rows)
+    return rows
+
+
+def _check_values(circuit: Circuit, rows: Tensor) -> None:
+    if rows.isinf().any():
+        row, column = rows.isinf().nonzero()[0].tolist()
+        raise ValueError(
+            f"x must be finite (NaN for a missing value); got {rows[row, column].item()} in row {row}, column {column}"
+        )
+    families = circuit.leaves.families
+    for family in dict.fromkeys(families):
+        columns = [column for column, other in enumerate(families) if other == family]
+        part = rows if len(columns) == len(families) else rows[:, columns]
+        wrong = family.invalid(part)
+        if wrong.any():
+            row, column = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"x must hold {family.domain} (or NaN) in column {columns[column]}, whose leaves are "
+                f"{family.name}; got {part[row, column].item():g} in row {row}"
+            )
+
+
+def chunk_rows(circuit: Circuit, entries_per_row: int, chunk_size: int | None) -> int:
+    """Rows to take at a time: ``chunk_size``, or as many as a bounded memory holds.
+
+    ``entries_per_row`` counts the numbers a query holds at once for one row.
+    """
+    if chunk_size is not None:
+        return check_count("chunk_size", chunk_size)
+    budget = _CHUNK_BYTES.get(circuit.device.type, _DEVICE_CHUNK_BYTES)
+    return max(1, budget // (max(1, entries_per_row) * circuit.dtype.itemsize))
+
+
+def values_per_row(circuit: Circuit) -> int:
+    """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
+    leaves = 6 * sum(group.slot_index.numel() for group in circuit.leaves.leaf_groups())
+    nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
+    widest = 0
+    for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
+        nodes += layer.n_folds * layer.n_nodes
+        widest = max(widest, layer.n_folds * layer.n_children)
+    return leaves + 4 * nodes + 2 * widest
+
+
+def map_chunks(query: Callable[[int, int], Result], n_rows: int, size: int) -> list[Result]:
+    """The results of ``query(start, stop)`` over chunks of ``size`` rows; one empty chunk if there are no rows."""
+    return [query(start, min(start + size, n_rows)) for start in range(0, max(n_rows, 1), size)]

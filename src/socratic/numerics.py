@@ -1,0 +1,165 @@
+"""Log-space numerics: the only place where exponentials and logarithms of densities are taken.
+
+Shape legend, used throughout the library:
+
+====  =======================================================================================
+N     rows of a batch
+V     variables (features)
+C     classes
+R     repetitions
+F     folds: regions of equal shape that are evaluated together as one layer
+A, B  nodes of a left and of a right child region
+K     children of a sum: ``A * B`` for all pairs, ``A`` for element-wise products
+S     sums of a region
+I     leaves of a leaf region
+====  =======================================================================================
+
+Inside the queries rows come last, (F, nodes, N), so that every elementwise step runs over contiguous memory;
+public arguments and results put rows first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_CACHE_BYTES = 5 * 2**19
+_DEVICE_BYTES = 768 * 2**20
+_RESCUE_ENTRIES = 2**22
+
+
+def finite_max(x: Tensor, dim: int = -2) -> Tensor:
+    """Maximum over the nodes, kept, detached, and 0 where everything is minus infinity.
+
+    Subtracting it never produces ``inf - inf``; its gradient cancels in every use, so it carries none.
+    """
+    top = x.detach().amax(dim, keepdim=True)
+    return torch.where(torch.isfinite(top), top, torch.zeros_like(top))
+
+
+def scale_dtype(x: Tensor) -> torch.dtype:
+    """The type in which common shifts of log-values are accumulated.
+
+    Log-densities of thousands of variables are large, their differences between nodes are not: keeping the
+    common shift apart, in float64, leaves float32 its digits for the differences. (Apple's GPUs have no
+    float64.)
+    """
+    return torch.float32 if x.device.type == "mps" else torch.float64
+
+
+def exp_shifted(log_values: Tensor) -> tuple[Tensor, Tensor]:
+    """``exp(log_values - shift)`` and the shift (F, 1, N) that makes each row's largest node 1."""
+    shift = finite_max(log_values)
+    return torch.exp(log_values - shift), shift
+
+
+def log_or_dead(x: Tensor) -> Tensor:
+    """Logarithm that maps 0 to minus infinity, with a zero (not NaN) gradient there."""
+    positive = x > 0
+    return torch.where(positive, torch.log(torch.where(positive, x, 1.0)), -math.inf)
+
+
+def logsumexp_or_dead(x: Tensor, dim: int) -> Tensor:
+    """Log-sum-exp that stays minus infinity, with zero gradients, where every term is; ``dim`` is kept."""
+    top = finite_max(x, dim)
+    return log_or_dead(torch.exp(x - top).sum(dim, keepdim=True)) + top
+
+
+def sqrt_or_zero(x: Tensor) -> Tensor:
+    """Square root that is 0 up to 0, with a zero (not infinite) gradient there."""
+    positive = x > 0
+    return torch.where(positive, torch.sqrt(torch.where(positive, x, 1.0)), 0.0)
+
+
+def pair_products(left: Tensor, right: Tensor) -> Tensor:
+    """All products of a left with a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
+    return (left.unsqueeze(-2) * right.unsqueeze(-3)).flatten(-3, -2)
+
+
+def pair_sums(left: Tensor, right: Tensor) -> Tensor:
+    """All sums of a left and a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
+    return (left.unsqueeze(-2) + right.unsqueeze(-3)).flatten(-3, -2)
+
+
+def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts, shift: Tensor) -> Tensor:
+    """Logarithm of ``sums``, recomputed child by child where the sum underflowed.
+
+    Products are exponentiated relative to the best one. When a mask removes that one, what is left can
+    underflow although the sum is positive.
+
+    Parameters
+    ----------
+    sums : (F, S, N)
+        ``sum_k weights[k] * exp(log_products[k] - shift)``.
+    weights : (F, S, K)
+        Masked weights, zeros included.
+    log_products : LogProducts
+        The children's log-values.
+    shift : (F, 1, N)
+    """
+    log_sums = log_or_dead(sums)
+    lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
+    if not bool(lost.any()):
+        return log_sums
+    log_weights = log_or_dead(weights)
+    log_sums = log_sums.clone()
+    for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
+        fold, node, row = part.unbind(-1)
+        terms = log_weights[fold, node].t() + log_products.of(fold, row) - shift[fold, 0, row]  # (K, M)
+        log_sums[fold, node, row] = logsumexp_or_dead(terms, dim=0).squeeze(0)
+    return log_sums
+
+
+class LogProducts(NamedTuple):
+    """The log-values whose products a layer sums: left (F, A, N), right (F, B, N) or None."""
+
+    left: Tensor
+    right: Tensor | None
+    all_pairs: bool
+
+    def of(self, fold: Tensor, row: Tensor) -> Tensor:
+        """Log-products (K, M) of M chosen entries, each given by its fold and row."""
+        left = self.left[fold, :, row].t()
+        if self.right is None:
+            return left
+        right = self.right[fold, :, row].t()
+        return pair_sums(left, right) if self.all_pairs else left + right
+
+
+def map_tiles(
+    compute: Callable[[slice, slice], Tensor],
+    n_folds: int,
+    n_rows: int,
+    entry_bytes: int,
+    device: torch.device,
+    row_axis: int,
+) -> Tensor:
+    """Join ``compute(folds, rows)`` over blocks of folds and rows.
+
+    Blocks are chosen so that intermediates fit the cache (CPU) or a bounded memory (GPU).
+
+    Parameters
+    ----------
+    compute : callable
+        Gives the result of some folds (axis 0) and rows (axis ``row_axis``).
+    n_folds, n_rows : int
+    entry_bytes : int
+        Size of the intermediates of one row of one fold.
+    """
+    budget = _CACHE_BYTES if device.type == "cpu" else _DEVICE_BYTES
+    if torch.compiler.is_compiling():
+        budget = n_folds * n_rows * entry_bytes  # the compiler fuses and tiles by itself
+    rows = max(1, min(n_rows, budget // entry_bytes))
+    folds = max(1, min(n_folds, budget // (entry_bytes * rows)))
+    if folds == n_folds and rows >= n_rows:
+        return compute(slice(None), slice(None))
+    parts = []
+    for first in range(0, n_folds, folds):
+        block = slice(first, min(first + folds, n_folds))
+        pieces = [compute(block, slice(row, min(row + rows, n_rows))) for row in range(0, n_rows, rows)]
+        parts.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=row_axis))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,104 @@
+"""Slow and obvious references: brute-force enumeration of every dropout mask over the node view."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from socratic.circuit.graph import Leaf, Node, Product, Sum
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Values of the class roots under every mask, and each mask's probability."""
+
+    values: np.ndarray  # (masks, C)
+    probability: np.ndarray  # (masks,)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.probability @ self.values
+
+    @property
+    def covariance(self) -> np.ndarray:
+        centred = self.values - self.mean
+        return centred.T @ (centred * self.probability[:, None])
+
+    @property
+    def relative_covariance(self) -> np.ndarray:
+        return self.covariance / np.outer(self.mean, self.mean)
+
+    def posterior(self, prior: Sequence[float]) -> tuple[np.ndarray, np.ndarray, float]:
+        """Mean and standard deviation of the posterior given that a root is alive, and the dead probability."""
+        joint = self.values * np.asarray(prior)
+        alive = joint.sum(1) > 0
+        probability = self.probability[alive] / self.probability[alive].sum()
+        share = joint[alive] / joint[alive].sum(1, keepdims=True)
+        mean = probability @ share
+        return mean, np.sqrt(probability @ (share - mean) ** 2), float(self.probability[~alive].sum())
+
+
+def edges_to_mask(roots: Sequence[Sum], masks: str, root_dropout: bool) -> dict[tuple[int, int, int], int]:
+    """Number of the mask of each edge (sum, child position), keyed by (sum id, group id, position)."""
+    numbers: dict[tuple[int, ...], int] = {}
+    result: dict[tuple[int, int, int], int] = {}
+    root_ids = {id(root) for root in roots}
+    for node in topological(roots):
+        if not isinstance(node, Sum) or (id(node) in root_ids and not root_dropout):
+            continue
+        group = id(node) if masks == "edge" else hash(tuple(id(child) for child in node.children))
+        for position in range(len(node.children)):
+            number = numbers.setdefault((group, position), len(numbers))
+            result[id(node), group, position] = number
+    return result
+
+
+def topological(roots: Sequence[Node]) -> list[Node]:
+    """All nodes, children before parents."""
+    order: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) in order:
+            return
+        if not isinstance(node, Leaf):
+            for child in node.children:
+                visit(child)
+        order[id(node)] = node
+
+    for root in roots:
+        visit(root)
+    return list(order.values())
+
+
+def count_masks(roots: Sequence[Sum], masks: str, root_dropout: bool) -> int:
+    return len(set(edges_to_mask(roots, masks, root_dropout).values()))
+
+
+def enumerate_masks(
+    roots: Sequence[Sum], row: Sequence[float], dropout: float, masks: str, root_dropout: bool
+) -> Enumeration:
+    """Evaluate the circuit under each of the 2^M masks."""
+    edges = edges_to_mask(roots, masks, root_dropout)
+    n_masks = len(set(edges.values()))
+    assert n_masks <= 20, f"{n_masks} masks are too many to enumerate"
+    bits = np.array(list(itertools.product((0.0, 1.0), repeat=n_masks))).reshape(2**n_masks, n_masks)
+    kept = bits.sum(1)
+    probability = (1.0 - dropout) ** kept * dropout ** (n_masks - kept) if n_masks else np.ones(1)
+    values: dict[int, np.ndarray] = {}
+    masked = {(sum_id, position): number for (sum_id, _, position), number in edges.items()}
+    for node in topological(roots):
+        if isinstance(node, Leaf):
+            values[id(node)] = np.full(len(bits), np.exp(node.log_density(row)))
+        elif isinstance(node, Product):
+            values[id(node)] = np.prod([values[id(child)] for child in node.children], axis=0)
+        else:
+            total = np.zeros(len(bits))
+            for position, (child, weight) in enumerate(zip(node.children, node.weights, strict=True)):
+                number = masked.get((id(node), position))
+                mask = 1.0 if number is None else bits[:, number]
+                total = total + weight * mask * values[id(child)]
+            values[id(node)] = total
+    return Enumeration(np.stack([values[id(root)] for root in roots], axis=1), probability)
