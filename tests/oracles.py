@@ -77,21 +77,44 @@ def count_masks(roots: Sequence[Sum], masks: str, root_dropout: bool) -> int:
     return len(set(edges_to_mask(roots, masks, root_dropout).values()))
 
 
+def evaluate(roots: Sequence[Sum], row: Sequence[float]) -> np.ndarray:
+    """Log-likelihoods (C,) of one row, node by node."""
+    enumeration = enumerate_masks(roots, row, dropout=0.0, masks="edge", root_dropout=False, n_masks=0)
+    return np.log(enumeration.values[0])
+
+
 def enumerate_masks(
-    roots: Sequence[Sum], row: Sequence[float], dropout: float, masks: str, root_dropout: bool
+    roots: Sequence[Sum],
+    row: Sequence[float],
+    dropout: float,
+    masks: str,
+    root_dropout: bool,
+    *,
+    leaf_coins: dict[int, tuple[int, float]] | None = None,
+    n_masks: int | None = None,
 ) -> Enumeration:
-    """Evaluate the circuit under each of the 2^M masks."""
-    edges = edges_to_mask(roots, masks, root_dropout)
+    """Evaluate the circuit under each of the 2^M masks.
+
+    ``leaf_coins`` makes leaves uncertain: the leaf of this id has the value ``(1 + size)`` or ``(1 - size)`` times
+    its density, as the fair coin of this number falls; leaves with one coin are correlated.
+    """
+    edges = edges_to_mask(roots, masks, root_dropout) if n_masks is None else {}
     n_masks = len(set(edges.values()))
-    assert n_masks <= 20, f"{n_masks} masks are too many to enumerate"
-    bits = np.array(list(itertools.product((0.0, 1.0), repeat=n_masks))).reshape(2**n_masks, n_masks)
-    kept = bits.sum(1)
-    probability = (1.0 - dropout) ** kept * dropout ** (n_masks - kept) if n_masks else np.ones(1)
+    coins = leaf_coins or {}
+    n_coins = len({coin for coin, _ in coins.values()})
+    assert n_masks + n_coins <= 20, f"{n_masks} masks and {n_coins} coins are too many to enumerate"
+    width = n_masks + n_coins
+    bits = np.array(list(itertools.product((0.0, 1.0), repeat=width))).reshape(2**width, width)
+    kept = bits[:, :n_masks].sum(1)
+    probability = (1.0 - dropout) ** kept * dropout ** (n_masks - kept) * 0.5**n_coins
     values: dict[int, np.ndarray] = {}
     masked = {(sum_id, position): number for (sum_id, _, position), number in edges.items()}
     for node in topological(roots):
         if isinstance(node, Leaf):
             values[id(node)] = np.full(len(bits), np.exp(node.log_density(row)))
+            if id(node) in coins:
+                coin, size = coins[id(node)]
+                values[id(node)] *= 1.0 + size * (2.0 * bits[:, n_masks + coin] - 1.0)
         elif isinstance(node, Product):
             values[id(node)] = np.prod([values[id(child)] for child in node.children], axis=0)
         else:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from socratic import distributions as distributions
+    from socratic import families as families
     from socratic.circuit import Circuit as Circuit
     from socratic.circuit import Leaf as Leaf
     from socratic.circuit import Product as Product
     from socratic.circuit import Sum as Sum
-    from socratic.circuit import distributions as distributions
-    from socratic.circuit import families as families
     from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
@@ -44,7 +44,7 @@ _HOMES = {
     ),
     "socratic.structure": ("RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = {"distributions": "socratic.circuit.distributions", "families": "socratic.circuit.families"}
+_MODULES = ("distributions", "families")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604
@@ -55,7 +55,7 @@ __all__ = [  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
+        value = importlib.import_module(f"socratic.{name}")
     elif name in _HOME_OF:
         value = getattr(importlib.import_module(_HOME_OF[name]), name)
     else:

@@ -37,8 +37,7 @@ def finite_max(x: Tensor, dim: int = -2) -> Tensor:
 
     Subtracting it never produces ``inf - inf``; its gradient cancels in every use, so it carries none.
     """
-    top = x.detach().amax(dim, keepdim=True)
-    return torch.where(torch.isfinite(top), top, torch.zeros_like(top))
+    return x.detach().amax(dim, keepdim=True).nan_to_num(nan=math.nan, neginf=0.0)
 
 
 def scale_dtype(x: Tensor) -> torch.dtype:
@@ -75,9 +74,11 @@ def sqrt_or_zero(x: Tensor) -> Tensor:
     return torch.where(positive, torch.sqrt(torch.where(positive, x, 1.0)), 0.0)
 
 
-def pair_products(left: Tensor, right: Tensor) -> Tensor:
-    """All products of a left with a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
-    return (left.unsqueeze(-2) * right.unsqueeze(-3)).flatten(-3, -2)
+def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """All products of a left with a right value: (F, A, N), (F, B, N) -> (F, A * B, N), written to ``out`` if given."""
+    pairs = (left.shape[-2], right.shape[-2])
+    target = None if out is None else out.unflatten(-2, pairs)
+    return torch.mul(left.unsqueeze(-2), right.unsqueeze(-3), out=target).flatten(-3, -2)
 
 
 def pair_sums(left: Tensor, right: Tensor) -> Tensor:
@@ -101,12 +102,11 @@ def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts, s
         The children's log-values.
     shift : (F, 1, N)
     """
-    log_sums = log_or_dead(sums)
     lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
     if not bool(lost.any()):
-        return log_sums
+        return torch.log(sums)
     log_weights = log_or_dead(weights)
-    log_sums = log_sums.clone()
+    log_sums = log_or_dead(sums).clone()
     for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
         fold, node, row = part.unbind(-1)
         terms = log_weights[fold, node].t() + log_products.of(fold, row) - shift[fold, 0, row]  # (K, M)
@@ -130,22 +130,38 @@ class LogProducts(NamedTuple):
         return pair_sums(left, right) if self.all_pairs else left + right
 
 
+class Scratch:
+    """Memory that the tiles of one layer take turns in: touching fresh memory costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def out(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+        """A tensor to write to, for ``out=`` of torch's functions; None (torch allocates) if it must be kept."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return None
+        size = math.prod(shape)
+        if name not in self._buffers or self._buffers[name].numel() < size:
+            self._buffers[name] = like.new_empty(size)
+        return self._buffers[name][:size].view(shape)
+
+
 def map_tiles(
-    compute: Callable[[slice, slice], Tensor],
+    compute: Callable[[slice, slice, Scratch], Tensor],
     n_folds: int,
     n_rows: int,
     entry_bytes: int,
     device: torch.device,
     row_axis: int,
 ) -> Tensor:
-    """Join ``compute(folds, rows)`` over blocks of folds and rows.
+    """Join ``compute(folds, rows, scratch)`` over blocks of folds and rows.
 
     Blocks are chosen so that intermediates fit the cache (CPU) or a bounded memory (GPU).
 
     Parameters
     ----------
     compute : callable
-        Gives the result of some folds (axis 0) and rows (axis ``row_axis``).
+        Gives the result of some folds (axis 0) and rows (axis ``row_axis``), in memory of its own.
     n_folds, n_rows : int
     entry_bytes : int
         Size of the intermediates of one row of one fold.
@@ -155,11 +171,11 @@ def map_tiles(
         budget = n_folds * n_rows * entry_bytes  # the compiler fuses and tiles by itself
     rows = max(1, min(n_rows, budget // entry_bytes))
     folds = max(1, min(n_folds, budget // (entry_bytes * rows)))
-    if folds == n_folds and rows >= n_rows:
-        return compute(slice(None), slice(None))
+    scratch = Scratch()
     parts = []
     for first in range(0, n_folds, folds):
         block = slice(first, min(first + folds, n_folds))
-        pieces = [compute(block, slice(row, min(row + rows, n_rows))) for row in range(0, n_rows, rows)]
+        starts = range(0, max(n_rows, 1), rows)
+        pieces = [compute(block, slice(row, min(row + rows, n_rows)), scratch) for row in starts]
         parts.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=row_axis))
     return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from socratic.circuit.families import Family, as_family, family_from_dict
 from socratic.circuit.layers import PRODUCT_KINDS, ProductKind, SumProductLayer, normalise, normalise_jointly
 from socratic.circuit.layout import LayerPlan, plan_layout
 from socratic.circuit.leaves import LeafLayer
 from socratic.errors import check_choice, check_count
+from socratic.families import Family, as_family, family_from_dict
 from socratic.structure.region_graph import RegionGraph
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from socratic.circuit.distributions import Distribution
 from socratic.circuit.layout import Span
+from socratic.distributions import Distribution
 
 if TYPE_CHECKING:
     from socratic.circuit.circuit import Circuit

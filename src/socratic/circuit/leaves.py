@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from socratic.circuit.distributions import Distribution
-from socratic.circuit.families import Family
+from socratic.distributions import Distribution
+from socratic.families import Family
 
 
 class LeafGroup(nn.Module):
@@ -61,10 +61,10 @@ class LeafGroup(nn.Module):
         natural = self.family.natural(parameters, centre[self.column_of_slot])
         if keep is not None:
             natural = natural * keep.unsqueeze(1)
-        if self.even:
-            natural = natural.view(*self.slot_index.shape, *natural.shape[1:])
-        else:
-            natural = torch.cat([natural, natural.new_zeros(1, *natural.shape[1:])])[self.slot_index]
+        if not self.even:
+            natural = torch.cat([natural, natural.new_zeros(1, *natural.shape[1:])])
+            natural = natural.index_select(0, self.slot_index.flatten())
+        natural = natural.view(*self.slot_index.shape, *natural.shape[1:])
         values = x.t()[self.columns]  # (U, N)
         centre = centre.unsqueeze(-1)
         missing = values.isnan()
@@ -147,6 +147,7 @@ class LeafLayer(nn.Module):
             values.append((value * keep).sum(1))
         return _total(values)
 
+    @torch.no_grad()
     def distribution(self, region: int, variable: int, leaf: int) -> Distribution:
         """One univariate leaf of the region at this place in evaluation order."""
         for group in self.leaf_groups():

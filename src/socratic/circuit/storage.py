@@ -87,7 +87,7 @@ def _empty_circuit(source: Path, config: dict[str, Any]) -> Circuit:
     try:
         with torch.device("meta"):
             return Circuit.from_config(config)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{source} is damaged: its configuration does not describe a circuit ({error})") from error
 
 

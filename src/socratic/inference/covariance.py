@@ -12,15 +12,12 @@ instead of the 2 S^6 of the sum as written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from socratic.numerics import map_tiles, pair_products, pair_sums, sqrt_or_zero
-
-_Block = Callable[[Tensor, "Children"], Tensor]
+from socratic.numerics import Scratch, map_tiles, pair_products, pair_sums, sqrt_or_zero
 
 
 class Children(NamedTuple):
@@ -43,12 +40,16 @@ class Children(NamedTuple):
         """Values of the products: (F, K, N)."""
         return self._combine(self.a, self.b)
 
-    def second_moments(self) -> Tensor:
+    def second_moments(self, scratch: Scratch) -> Tensor:
         """value^2 (1 + R) of the products: (F, K, N)."""
         left = self.a * self.a * (1.0 + variances(self.left, self.a))
         if self.b is None:
             return left
-        return self._combine(left, self.b * self.b * (1.0 + variances(self.right, self.b)))
+        right = self.b * self.b * (1.0 + variances(self.right, self.b))
+        if not self.all_pairs:
+            return left * right
+        shape = (len(left), left.shape[1] * right.shape[1], left.shape[2])
+        return pair_products(left, right, scratch.out("moments", shape, left))
 
     def product_variances(self) -> Tensor:
         """Relative variances R_l + R_r + R_l R_r of the products: (F, K, N)."""
@@ -102,7 +103,7 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float,
     if odds == 0.0 and children.left is None and children.right is None:
         return None
 
-    def compute(folds: slice, rows: slice) -> Tensor:
+    def compute(folds: slice, rows: slice, _: Scratch) -> Tensor:
         part, w = children.cut(folds, rows), weights[folds]
         values, spread = part.values(), part.product_variances()
         squares = values * values
@@ -130,31 +131,28 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: floa
     n_folds, n_sums, n_rows = sums.shape
     child_bytes = weights.shape[-1] * sums.element_size()
     inverse = _inverse(sums)
+    limit = saturation(sums.dtype)
 
-    def tiled(compute: _Block, entry_bytes: int, row_axis: int) -> Tensor:
-        def run(folds: slice, rows: slice) -> Tensor:
-            return compute(weights[folds], children.cut(folds, rows))
+    def own(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
+        """What only a sum's own variance gets from masks on its edges: (F, S, N)."""
+        w, part = weights[folds], children.cut(folds, rows)
+        scale = inverse[folds, :, rows]
+        return odds * torch.bmm(w * w, part.second_moments(scratch)) * scale * scale
 
-        return map_tiles(run, n_folds, n_rows, entry_bytes, sums.device, row_axis)
+    def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
+        """The whole covariance: (F, N, S, S)."""
+        w, part = weights[folds], children.cut(folds, rows)
+        scale = inverse[folds, :, rows].mT
+        total = _propagated(w, part, odds if shared_masks else 0.0, scratch)
+        total = total * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+        if odds > 0.0 and not shared_masks:
+            total = total + torch.diag_embed(own(folds, rows, scratch).mT)
+        return total.clamp_max(limit)
 
-    own = None  # (F, S, N): what only a sum's own variance gets
-    if odds > 0.0 and not shared_masks:
-        own = odds * tiled(lambda w, part: torch.bmm(w * w, part.second_moments()), 2 * child_bytes, 2)
-        own = own * inverse * inverse
-    if children.left is None and children.right is None and own is not None:
-        return own.clamp_max(saturation(own.dtype))
-
-    chained = any(x is not None and x.ndim == 4 for x in (children.left, children.right))
-    matrix = tiled(
-        lambda w, part: _propagated(w, part, odds if shared_masks else 0.0),
-        (n_sums if chained else 4) * child_bytes,
-        row_axis=1,
-    )
-    inverse = inverse.mT  # (F, N, S)
-    matrix = matrix * inverse.unsqueeze(-1) * inverse.unsqueeze(-2)
-    if own is not None:
-        matrix = matrix + torch.diag_embed(own.mT)
-    return matrix.clamp_max(saturation(matrix.dtype))
+    if children.left is None and children.right is None and not shared_masks:
+        return map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2).clamp_max(limit)
+    width = n_sums if _has_matrix(children) else 4
+    return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 
 
 def join_variances(shares: Tensor, covariances: list[Tensor | None], like: list[Tensor]) -> Tensor:
@@ -170,94 +168,111 @@ def join_covariances(shares: Tensor, covariances: list[Tensor | None], like: lis
     return (parts.unsqueeze(-1) * parts.unsqueeze(-2) * stacked).sum(0, keepdim=True)
 
 
-def _propagated(weights: Tensor, children: Children, odds: float) -> Tensor:
-    """Unnormalised covariance (F, N, S, S): what the children's covariance and shared masks contribute."""
-    shared = odds * children.second_moments() if odds > 0.0 else None  # (F, K, N), on the diagonal of children
-    if children.all_pairs and children.b is not None:
-        terms, uncorrelated = _pair_terms(weights, children, children.b)
-    else:
-        terms, uncorrelated = _aligned_terms(weights, children)
-    on_diagonal = [part for part in (shared, uncorrelated) if part is not None]
-    if on_diagonal:
-        terms.append(_gram(weights, on_diagonal[0] if len(on_diagonal) == 1 else on_diagonal[0] + on_diagonal[1]))
+def _has_matrix(children: Children) -> bool:
+    """Whether some child has a covariance matrix, not only variances."""
+    return any(x is not None and x.ndim == 4 for x in (children.left, children.right))
+
+
+def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: Scratch) -> Tensor:
+    """What the children's covariance and the masks they share contribute, unnormalised: (F, N, S, S)."""
+    pairwise = children.all_pairs and children.b is not None
+    terms, spread = (_pair_terms if pairwise else _aligned_terms)(weights, children, scratch)
+    if mask_odds > 0.0:
+        shared = mask_odds * children.second_moments(scratch)
+        spread = shared if spread is None else spread + shared
+    if spread is not None:
+        terms.append(_gram(weights, spread, scratch))
     total = terms[0]
     for term in terms[1:]:
         total = total + term
     return total
 
 
-def _pair_terms(weights: Tensor, children: Children, b: Tensor) -> tuple[list[Tensor], Tensor | None]:
-    """Terms of all pairs of left and right nodes; the second result belongs on the children's diagonal."""
-    a, left, right = children.a, children.left, children.right
-    terms = []
+def _pair_terms(weights: Tensor, children: Children, scratch: Scratch) -> tuple[list[Tensor], Tensor | None]:
+    """Terms of all pairs of left and right nodes, and what belongs on the diagonal of the products (F, K, N)."""
+    a, b, left, right = children.a, children.b, children.left, children.right
+    assert b is not None  # there are pairs
+    terms: list[Tensor] = []
     if right is not None:
-        terms.append(_quadratic(_right_marginals(weights, a, b), right))
-    if left is None:
+        terms.append(_quadratic(_right_marginals(weights, a, b), right, b))
+    if left is not None and right is not None and _has_matrix(children):
+        scaled = _scaled(as_matrix(left, a), a), _scaled(1.0 + as_matrix(right, b), b)
+        return [*terms, _chain(weights, *scaled, scratch)], None
+    if left is not None:
+        terms.append(_quadratic(_left_marginals(weights, a, b), left, a))
+    if left is None or right is None:
         return terms, None
-    if right is None or (left.ndim == 3 and right.ndim == 3):
-        terms.append(_quadratic(_left_marginals(weights, a, b), left))
-        return terms, None if right is None else pair_products(a * a * left, b * b * right)
-    return [*terms, _chain(weights, _scaled(as_matrix(left, a), a), _scaled(1.0 + as_matrix(right, b), b))], None
+    return terms, pair_products(a * a * left, b * b * right)
 
 
-def _aligned_terms(weights: Tensor, children: Children) -> tuple[list[Tensor], Tensor | None]:
-    """Terms of element-wise products, whose covariance is no larger than their children's."""
+def _aligned_terms(weights: Tensor, children: Children, scratch: Scratch) -> tuple[list[Tensor], Tensor | None]:  # noqa: ARG001
+    """The same for element-wise products, whose covariance is no larger than their children's."""
+    a, b, left, right = children.a, children.b, children.left, children.right
     values = children.values()
-    if all(x is None or x.ndim == 3 for x in (children.left, children.right)):
-        return [], values * values * children.product_variances()
-    matrix = as_matrix(children.left, children.a)
-    if children.b is not None:
-        other = as_matrix(children.right, children.b)
+    if not _has_matrix(children):
+        return [], None if left is None and right is None else values * values * children.product_variances()
+    matrix = as_matrix(left, a)
+    if b is not None:
+        other = as_matrix(right, b)
         matrix = matrix + other + matrix * other
-    scaled = _scaled(matrix, values)  # (F, N, K, K)
-    n_rows, n_children = scaled.shape[1:3]
-    half = torch.bmm(scaled.flatten(1, 2), weights.mT).unflatten(1, (n_rows, n_children)).mT  # (F, N, S, K)
-    return [torch.bmm(half.flatten(1, 2), weights.mT).unflatten(1, (n_rows, weights.shape[1]))], None
+    return [_sandwich(weights, _scaled(matrix, values))], None
 
 
-def _chain(weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+def _sandwich(weights: Tensor, matrix: Tensor) -> Tensor:
+    """W M W' for every row: (F, S, K), (F, N, K, K) -> (F, N, S, S)."""
+    n_rows, n_children = matrix.shape[1:3]
+    half = torch.bmm(matrix.flatten(1, 2), weights.mT).unflatten(1, (n_rows, n_children)).mT  # (F, N, S, K)
+    return torch.bmm(half.flatten(1, 2), weights.mT).unflatten(1, (n_rows, weights.shape[1]))
+
+
+def _chain(weights: Tensor, left: Tensor, right: Tensor, scratch: Scratch) -> Tensor:
     """sum W_s[l, r] left[l, l'] W_t[l', r'] right[r, r'] for every row: (F, N, A, A), (F, N, B, B) -> (F, N, S, S)."""
     n_folds, n_rows, n_left, _ = left.shape
     n_right, n_sums = right.shape[-1], weights.shape[1]
     pairwise = weights.view(n_folds, n_sums, n_left, n_right)
     by_right = pairwise.permute(0, 3, 1, 2).reshape(n_folds, n_right, n_sums * n_left)  # [r', (t, l')]
-    step = torch.bmm(right.reshape(n_folds, n_rows * n_right, n_right), by_right)  # [(n, r), (t, l')]
-    step = torch.bmm(step.view(n_folds * n_rows, n_right * n_sums, n_left), left.reshape(-1, n_left, n_left))
-    step = step.view(n_folds, n_rows, n_right, n_sums, n_left).transpose(2, 3)  # [n, t, r, l]
     flat = pairwise.permute(0, 3, 2, 1).reshape(n_folds, n_right * n_left, n_sums)  # [(r, l), s]
-    return torch.bmm(step.reshape(n_folds, n_rows * n_sums, n_right * n_left), flat).view(
-        n_folds, n_rows, n_sums, n_sums
-    )
+
+    def out(name: str, *shape: int) -> Tensor | None:
+        return scratch.out(name, shape, weights)
+
+    shape = (n_folds, n_rows * n_right, n_sums * n_left)
+    step = torch.bmm(right.reshape(n_folds, n_rows * n_right, n_right), by_right, out=out("first", *shape))
+    step = step.view(n_folds * n_rows, n_right * n_sums, n_left)  # [n, (r, t), l']
+    step = torch.bmm(step, left.reshape(-1, n_left, n_left), out=out("second", *step.shape))
+    step = step.view(n_folds, n_rows, n_right, n_sums, n_left).transpose(2, 3)  # [n, t, r, l]
+    ordered = out("first", *step.shape)  # the first step is no longer needed
+    step = step.contiguous() if ordered is None else ordered.copy_(step)
+    total = torch.bmm(step.view(n_folds, n_rows * n_sums, n_right * n_left), flat)
+    return total.view(n_folds, n_rows, n_sums, n_sums)
 
 
-def _gram(weights: Tensor, diagonal: Tensor) -> Tensor:
+def _gram(weights: Tensor, diagonal: Tensor, scratch: Scratch) -> Tensor:
     """sum_k W_s[k] W_t[k] diagonal[k] for every row: (F, S, K), (F, K, N) -> (F, N, S, S)."""
-    n_sums = weights.shape[1]
-    first, second = torch.triu_indices(n_sums, n_sums, device=weights.device).unbind()
-    half = torch.bmm(weights[:, first] * weights[:, second], diagonal)  # (F, S (S + 1) / 2, N)
-    place = torch.empty(n_sums, n_sums, dtype=torch.long, device=weights.device)
-    place[first, second] = place[second, first] = torch.arange(len(first), device=weights.device)
-    return half[:, place].permute(0, 3, 1, 2)
+    n_folds, n_sums, n_children = weights.shape
+    shape = (n_folds, n_sums, n_sums, n_children)
+    products = torch.mul(weights.unsqueeze(2), weights.unsqueeze(1), out=scratch.out("gram", shape, weights))
+    return torch.bmm(diagonal.mT, products.flatten(1, 2).mT).unflatten(2, (n_sums, n_sums))
 
 
 def _left_marginals(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """a_l sum_r W_s[l, r] b_r for every row: (F, N, S, A)."""
+    """sum_r W_s[l, r] b_r for every row: (F, N, S, A)."""
     n_folds, n_sums, _ = weights.shape
-    inner = torch.bmm(weights.view(n_folds, n_sums * a.shape[1], b.shape[1]), b)
-    return (inner.view(n_folds, n_sums, *a.shape[1:]) * a.unsqueeze(1)).permute(0, 3, 1, 2)
+    by_right = weights.view(n_folds, n_sums * a.shape[1], b.shape[1]).mT
+    return torch.bmm(b.mT, by_right).view(n_folds, b.shape[2], n_sums, a.shape[1])
 
 
 def _right_marginals(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """b_r sum_l W_s[l, r] a_l for every row: (F, N, S, B)."""
-    n_folds, n_sums, _ = weights.shape
-    mirrored = weights.view(n_folds, n_sums, a.shape[1], b.shape[1]).mT.reshape(n_folds, n_sums, -1)
+    """sum_l W_s[l, r] a_l for every row: (F, N, S, B)."""
+    mirrored = weights.unflatten(2, (a.shape[1], b.shape[1])).mT.flatten(2)
     return _left_marginals(mirrored, b, a)
 
 
-def _quadratic(marginals: Tensor, covariance: Tensor) -> Tensor:
-    """m R m' for every row: (F, N, S, A) and any form of covariance -> (F, N, S, S)."""
-    inner = marginals * covariance.mT.unsqueeze(-2) if covariance.ndim == 3 else marginals @ covariance
-    return inner @ marginals.mT
+def _quadratic(marginals: Tensor, covariance: Tensor, values: Tensor) -> Tensor:
+    """m C m' with C_ij = R_ij x_i x_j for every row: (F, N, S, B), any form of R, (F, B, N) -> (F, N, S, S)."""
+    if covariance.ndim == 3:
+        return (marginals * (covariance * values * values).mT.unsqueeze(-2)) @ marginals.mT
+    return marginals @ _scaled(covariance, values) @ marginals.mT
 
 
 def _scaled(matrix: Tensor, values: Tensor) -> Tensor:

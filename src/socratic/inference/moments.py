@@ -37,11 +37,11 @@ from socratic.inference.covariance import (
     sum_variance,
 )
 from socratic.inference.leaf_uncertainty import LeafUncertainty
-from socratic.inference.likelihood import LogValues, class_log_values, join_repetitions, sum_products
+from socratic.inference.likelihood import LogValues, ScaledValues, join_repetitions, rescale, sum_products
 from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.rows import check_rows, chunk_rows, is_recording, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import exp_shifted, sqrt_or_zero
+from socratic.numerics import sqrt_or_zero
 
 MaskKind = Literal["edge", "unit"]
 CovarianceKind = Literal["exact", "independent", "upper"]
@@ -94,20 +94,22 @@ class Moments:
 
 
 class MomentState(NamedTuple):
-    """Log-means of a layer's nodes and their relative covariance.
+    """Means of a layer's nodes, ``value * exp(log_scale)``, and their relative covariance.
 
     ``covariance`` is None where it is zero, variances (F, S, N) where the nodes are uncorrelated, and a
-    matrix for each row (F, N, S, S) otherwise. The diagonal algebra keeps variances only.
+    matrix for each row (F, N, S, S) otherwise. Without exact covariances only variances are kept.
     """
 
-    log_value: Tensor  # (F, S, N)
+    value: Tensor  # (F, S, N)
     log_scale: Tensor  # (F, 1, N)
     covariance: Tensor | None
 
-    @property
-    def mean(self) -> LogValues:
-        """The log-means alone."""
-        return LogValues(self.log_value, self.log_scale)
+
+class RootMoments(NamedTuple):
+    """Moments of the class roots: log-means and variances (1, C, N) or covariances (1, N, C, C)."""
+
+    mean: LogValues
+    covariance: Tensor | None
 
 
 class MomentAlgebra:
@@ -128,32 +130,31 @@ class MomentAlgebra:
         """Moments of the sums of one layer."""
         dropout = self.dropout if self.root_dropout or not root else 0.0
         odds = dropout / (1.0 - dropout)
-        a, shift = exp_shifted(left.log_value)
-        scale = left.log_scale
-        b = None
-        if right is not None:
-            b, right_shift = exp_shifted(right.log_value)
-            shift, scale = shift + right_shift, scale + right.log_scale
-        sums = sum_products(layer, weights, a, b)
-        children = Children(layer.all_pairs, a, b, left.covariance, None if right is None else right.covariance)
+        if right is None:
+            children = Children(False, left.value, None, left.covariance, None)
+            log_scale = left.log_scale
+        else:
+            children = Children(layer.all_pairs, left.value, right.value, left.covariance, right.covariance)
+            log_scale = left.log_scale + right.log_scale
+        sums = sum_products(layer, weights, children.a, children.b)
         if self.covariance == "exact":
             covariance = sum_covariance(weights, children, sums, odds, shared_masks=self.masks == "unit")
         else:
             covariance = sum_variance(weights, children, sums, odds, correlated=self.covariance == "upper")
-        return MomentState(torch.log(sums) + math.log1p(-dropout), scale + shift, covariance)
+        value, log_scale = rescale(sums, log_scale + math.log1p(-dropout))
+        return MomentState(value, log_scale, covariance)
 
-    def join(self, branches: list[MomentState]) -> MomentState:
+    def join(self, branches: list[MomentState]) -> RootMoments:
         """Moments of the class roots: repetitions have no mask in common, so their covariances add up."""
-        mean = join_repetitions([branch.mean for branch in branches])
+        logs = [ScaledValues(branch.value, branch.log_scale).log() for branch in branches]
+        mean = join_repetitions(logs)
         covariances = [branch.covariance for branch in branches]
         if all(covariance is None for covariance in covariances):
-            return MomentState(*mean, None)
-        log_value = torch.cat([branch.log_value for branch in branches])
-        log_scale = torch.cat([branch.log_scale for branch in branches])
-        relative = log_value + (log_scale - mean.log_scale).to(log_value.dtype)
-        shares = torch.exp(relative - mean.log_value)  # (R, C, N)
+            return RootMoments(mean, None)
+        parts = torch.cat([log.log_value + (log.log_scale - mean.log_scale).to(log.log_value.dtype) for log in logs])
+        shares = torch.exp(parts - mean.log_value)  # (R, C, N)
         join = join_covariances if self.covariance == "exact" else join_variances
-        return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
+        return RootMoments(mean, join(shares, covariances, [branch.value for branch in branches]))
 
 
 def tdi(
@@ -209,14 +210,14 @@ def tdi(
     entries = values_per_row(circuit) + covariances_per_row(circuit, covariance)
 
     def query(start: int, stop: int) -> tuple[Tensor, Tensor]:
-        mean = LogValues.of_leaves(circuit.leaves.log_density(rows[start:stop]))
+        mean = ScaledValues.of_leaves(circuit.leaves.log_density(rows[start:stop]))
         prior = leaf_uncertainty.of_rows(start, stop, matrix=covariance == "exact")
-        state = walk(circuit, MomentState(*mean, prior), weights, algebra)
-        return class_log_values(state.mean, rows.dtype), _class_matrix(state, covariance)
+        roots = walk(circuit, MomentState(mean.value, mean.log_scale, prior), weights, algebra)
+        return roots.mean.of_classes(rows.dtype), _class_matrix(roots, covariance)
 
     parts = map_chunks(query, len(rows), chunk_rows(circuit, entries, chunk_size))
     log_mean, relative = (torch.cat(part) for part in zip(*parts, strict=True))
-    if bool((relative.diagonal(dim1=-2, dim2=-1) >= saturation(rows.dtype)).any()):
+    if not is_recording(rows) and bool((relative.diagonal(dim1=-2, dim2=-1) >= saturation(rows.dtype)).any()):
         warnings.warn(
             f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
             "use circuit.double() or a smaller dropout",
@@ -233,10 +234,10 @@ def covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
     return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)
 
 
-def _class_matrix(state: MomentState, covariance: CovarianceKind) -> Tensor:
+def _class_matrix(roots: RootMoments, covariance: CovarianceKind) -> Tensor:
     """Relative covariance of the class roots (N, C, C), symmetric to the last digit."""
-    if covariance == "upper" and state.covariance is not None:
-        deviation = sqrt_or_zero(state.covariance[0]).t()  # (N, C)
+    if covariance == "upper" and roots.covariance is not None:
+        deviation = sqrt_or_zero(roots.covariance[0]).t()  # (N, C)
         return deviation.unsqueeze(-1) * deviation.unsqueeze(-2)
-    matrix = as_matrix(state.covariance, state.log_value)[0]
+    matrix = as_matrix(roots.covariance, roots.mean.log_value)[0]
     return 0.5 * (matrix + matrix.mT)

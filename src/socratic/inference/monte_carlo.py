@@ -10,7 +10,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.errors import check_choice, check_count, check_rate
-from socratic.inference.likelihood import LikelihoodAlgebra, LogValues, class_log_values
+from socratic.inference.likelihood import LogValues, MaskedAlgebra
 from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
@@ -18,7 +18,6 @@ from socratic.inference.walk import walk
 from socratic.numerics import scale_dtype, sqrt_or_zero
 
 
-@torch.no_grad()
 def sample_log_likelihoods(
     circuit: Circuit,
     x: Any,
@@ -38,24 +37,25 @@ def sample_log_likelihoods(
     dropout, leaf_dropout = check_rate("dropout", dropout), check_rate("leaf_dropout", leaf_dropout)
     check_choice("masks", masks, MASK_KINDS)
     check_count("n_passes", n_passes)
-    rows = check_rows(circuit, x)
     generator = torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
-    weights = circuit.weights()
-    leaves = LogValues.of_leaves(circuit.leaves.log_density(rows))
+    rows = check_rows(circuit, x)
 
-    def pass_once() -> Tensor:
-        values = leaves
-        if leaf_dropout > 0.0:
-            keep = [
-                _draw((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, rows, generator)
-                for group in circuit.leaves.leaf_groups()
-            ]
-            values = LogValues.of_leaves(circuit.leaves.log_density(rows, keep))
-        masked = _mask_weights(weights, dropout, masks, root_dropout, generator)
-        return class_log_values(walk(circuit, values, masked, LikelihoodAlgebra(masked=True)), rows.dtype)
+    @torch.no_grad()
+    def passes() -> Iterator[Tensor]:
+        weights = circuit.weights()
+        leaves = LogValues.of_leaves(circuit.leaves.log_density(rows))
+        for _ in range(n_passes):
+            values = leaves
+            if leaf_dropout > 0.0:
+                keep = [
+                    _draw((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, rows, generator)
+                    for group in circuit.leaves.leaf_groups()
+                ]
+                values = LogValues.of_leaves(circuit.leaves.log_density(rows, keep))
+            masked = _mask_weights(weights, dropout, masks, root_dropout, generator)
+            yield walk(circuit, values, masked, MaskedAlgebra()).of_classes(rows.dtype)
 
-    for _ in range(n_passes):
-        yield pass_once()
+    return passes()
 
 
 def monte_carlo_dropout(

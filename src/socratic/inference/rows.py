@@ -14,7 +14,7 @@ from socratic.errors import check_count
 Result = TypeVar("Result")
 
 _CHUNK_BYTES = {"cpu": 256 * 2**20}
-_DEVICE_CHUNK_BYTES = 2 * 2**30
+_DEVICE_CHUNK_BYTES = 3 * 2**30
 
 
 def check_rows(circuit: Circuit, x: Any) -> Tensor:
@@ -27,9 +27,14 @@ def check_rows(circuit: Circuit, x: Any) -> Tensor:
     if rows.is_complex():
         raise ValueError(f"x must hold real numbers; got {rows.dtype}")
     rows = rows.to(device=circuit.device, dtype=circuit.dtype)
-    if not torch.compiler.is_compiling():  # values are not known while a graph is traced
+    if not is_recording(rows):
         _check_values(circuit, rows)
     return rows
+
+
+def is_recording(rows: Tensor) -> bool:
+    """Whether operations are being traced or captured, so that values cannot be looked at."""
+    return torch.compiler.is_compiling() or (rows.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _check_values(circuit: Circuit, rows: Tensor) -> None:
@@ -64,13 +69,13 @@ def chunk_rows(circuit: Circuit, entries_per_row: int, chunk_size: int | None) -
 
 def values_per_row(circuit: Circuit) -> int:
     """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
-    leaves = 6 * sum(group.slot_index.numel() for group in circuit.leaves.leaf_groups())
+    leaves = 4 * sum(group.slot_index.numel() for group in circuit.leaves.leaf_groups())
     nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
     widest = 0
     for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
         nodes += layer.n_folds * layer.n_nodes
         widest = max(widest, layer.n_folds * layer.n_children)
-    return leaves + 4 * nodes + 2 * widest
+    return leaves + 3 * nodes + widest
 
 
 def map_chunks(query: Callable[[int, int], Result], n_rows: int, size: int) -> list[Result]:

@@ -15,19 +15,20 @@ from socratic.circuit.layers import SumProductLayer
 from socratic.circuit.layout import Span
 
 State = TypeVar("State", bound=NamedTuple)
+Roots_co = TypeVar("Roots_co", covariant=True)
 
 
-class Algebra(Protocol[State]):
+class Algebra(Protocol[State, Roots_co]):
     """How values pass through a layer, and how the branches of the roots come together."""
 
     def layer(self, layer: SumProductLayer, weights: Tensor, left: State, right: State | None, *, root: bool) -> State:
         """Values of a layer's sums from those of its children."""
 
-    def join(self, branches: list[State]) -> State:
-        """Values of the class roots, a state of one fold, from those of every repetition."""
+    def join(self, branches: list[State]) -> Roots_co:
+        """Values of the class roots, from those of every repetition."""
 
 
-def walk(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State]) -> State:
+def walk(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Roots_co]) -> Roots_co:
     """Propagate ``leaves`` through all layers and return the values of the class roots."""
     states = [leaves]
 

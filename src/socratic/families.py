@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from socratic.circuit.distributions import Bernoulli as BernoulliLeaf
-from socratic.circuit.distributions import Binomial as BinomialLeaf
-from socratic.circuit.distributions import Categorical as CategoricalLeaf
-from socratic.circuit.distributions import Distribution, Normal
+from socratic.distributions import Bernoulli as BernoulliLeaf
+from socratic.distributions import Binomial as BinomialLeaf
+from socratic.distributions import Categorical as CategoricalLeaf
+from socratic.distributions import Distribution, Normal
 from socratic.errors import check_choice, check_count
 
 Parameters = Mapping[str, Tensor]

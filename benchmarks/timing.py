@@ -1,0 +1,65 @@
+"""Measuring: medians of repeated calls, peak memory, and ratios that are refused when outputs disagree."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def median_seconds(call: Callable[[], Any], device: torch.device, repeats: int = 9, warm_up: int = 2) -> float:
+    """Median wall time of ``call``, the device's queue drained before and after each."""
+
+    def drain() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    for _ in range(warm_up):
+        call()
+    times = []
+    for _ in range(repeats):
+        drain()
+        start = time.perf_counter()
+        call()
+        drain()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def peak_memory_mb(call: Callable[[], Any], device: torch.device) -> float:
+    """Peak memory in MB: of the call's tensors on a GPU, of the whole process so far on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        call()
+        torch.cuda.synchronize(device)
+        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def as_graph(call: Callable[[], Any]) -> Callable[[], None]:
+    """Capture ``call`` as a CUDA graph and return its replay."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def ratio(slow: float, fast: float, difference: float, tolerance: float) -> str:
+    """``slow / fast`` in words, or why there is none: the two must have computed the same."""
+    if not difference <= tolerance:
+        return f"refused: outputs differ by {difference:.2g}, more than {tolerance:.2g}"
+    return f"{slow / fast:.1f} x"

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+import socratic
+from socratic.families import Bernoulli, Categorical, Gaussian
+
+
+@pytest.mark.parametrize(("n_features", "count"), [(784, 1_376_800), (3072, 1_834_400)])
+def test_the_papers_parameter_counts(n_features: int, count: int) -> None:
+    circuit = socratic.rat_spn(
+        n_features, 10, n_sums=20, n_leaves=20, depth=5, n_repetitions=5, leaf="gaussian", seed=0
+    )
+    assert circuit.n_parameters == count
+
+
+def test_weights_are_normalised() -> None:
+    circuit = socratic.rat_spn(7, 3, n_sums=4, n_leaves=2, depth=3, n_repetitions=2).double()
+    weights = circuit.weights()
+    for layer in weights.layers:
+        torch.testing.assert_close(layer.sum(-1), torch.ones_like(layer[..., 0]))
+    per_class = sum(branch.sum(dim=(0, 2)) for branch in weights.roots)
+    torch.testing.assert_close(per_class, torch.ones(3, dtype=torch.float64))
+
+
+def test_roots_are_normalised_over_branches_of_different_shape() -> None:
+    circuit = socratic.spatial_spn(5, 3, 2, n_repetitions=4, n_sums=2, n_leaves=3).double()
+    assert len(circuit.root_branches()) > 1
+    per_class = sum(branch.sum(dim=(0, 2)) for branch in circuit.weights().roots)
+    torch.testing.assert_close(per_class, torch.ones(2, dtype=torch.float64))
+
+
+def test_the_seed_decides_structure_and_parameters() -> None:
+    x = torch.randn(4, 6)
+    same = [socratic.rat_spn(6, 2, depth=2, seed=5).log_likelihood(x) for _ in range(2)]
+    assert torch.equal(*same)
+    assert not torch.equal(same[0], socratic.rat_spn(6, 2, depth=2, seed=6).log_likelihood(x))
+
+
+def test_global_random_state_is_left_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    circuit = socratic.rat_spn(6, 2, depth=2, seed=5)
+    socratic.monte_carlo_dropout(circuit, torch.zeros(2, 6), dropout=0.2, n_passes=3)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_families_may_differ_by_variable() -> None:
+    families = ["gaussian", Bernoulli(), Categorical(3), Gaussian(max_variance=None)]
+    circuit = socratic.rat_spn(4, 2, depth=2, leaf=families)
+    assert len(circuit.leaves.leaf_groups()) == 4
+    assert torch.isfinite(circuit.log_likelihood(torch.tensor([[0.3, 1.0, 2.0, -0.2]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_classes": 0}, "n_classes must be a whole number of at least 1; got 0"),
+        ({"n_sums": 2.5}, "n_sums must be a whole number of at least 1; got 2.5"),
+        ({"n_leaves": 0}, "n_leaves must be a whole number of at least 1; got 0"),
+        ({"product": "cross"}, "product must be one of 'all-pairs', 'element-wise'; got 'cross'"),
+        ({"leaf": "gauss"}, "leaf must be one of"),
+        ({"leaf": ["gaussian"] * 3}, "one for each of 5 features; got 3"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"product": "element-wise", "n_sums": 3, "n_leaves": 2, "depth": 3}, "set n_leaves equal to n_sums"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:
+    arguments = {"n_features": 5, "n_classes": 2, "depth": 2, **settings}
+    with pytest.raises(ValueError, match=message):
+        socratic.rat_spn(**arguments)
+
+
+def test_a_moved_circuit_stays_itself() -> None:
+    circuit = socratic.rat_spn(6, 2, depth=2)
+    x = torch.randn(3, 6)
+    before = circuit.log_likelihood(x)
+    assert circuit.double().dtype == torch.float64
+    torch.testing.assert_close(circuit.log_likelihood(x), before.double(), atol=1e-4, rtol=1e-5)
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    circuit = socratic.rat_spn(7, 3, n_sums=3, n_leaves=2, depth=2, n_repetitions=2)
+    circuit(torch.randn(5, 7)).sum().backward()
+    for name, parameter in circuit.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler, about itself
+def test_a_compiled_circuit_gives_the_same_values_and_gradients() -> None:
+    circuit = socratic.rat_spn(13, 3, n_sums=4, n_leaves=4, depth=2, n_repetitions=2)
+    compiled = torch.compile(circuit, fullgraph=True)
+    x = torch.randn(20, 13)
+    x[0, 3] = torch.nan
+    torch.testing.assert_close(compiled(x), circuit(x))
+    compiled(x).logsumexp(1).sum().backward()
+    gradients = {name: parameter.grad.clone() for name, parameter in circuit.named_parameters()}
+    circuit.zero_grad()
+    circuit(x).logsumexp(1).sum().backward()
+    for name, parameter in circuit.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-4, rtol=1e-4)

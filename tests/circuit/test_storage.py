@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import socratic
+from socratic.errors import ModelFileError
+from socratic.families import Binomial, Categorical, Gaussian
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.safetensors"
+    socratic.rat_spn(5, 3, n_sums=3, n_leaves=2, depth=2, seed=4).save(path)
+    return path
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """Change the configuration of a model file, keeping its tensors."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    config = json.loads(metadata["config"])
+    config.update(changes)
+    save_file(load_file(path), path, metadata={**metadata, "config": json.dumps(config)})
+
+
+@pytest.mark.parametrize(
+    "circuit",
+    [
+        socratic.rat_spn(5, 3, n_sums=3, n_leaves=2, depth=2, seed=4),
+        socratic.rat_spn(3, 2, depth=1, leaf=["bernoulli", Categorical(3), Gaussian(max_variance=None)]).double(),
+        socratic.spatial_spn(3, 4, 2, n_repetitions=3, leaf=Binomial(3), product="element-wise"),
+    ],
+    ids=["gaussian", "mixed", "image"],
+)
+def test_a_saved_circuit_comes_back_to_the_last_bit(circuit: socratic.Circuit, tmp_path: Path) -> None:
+    circuit.save(tmp_path / "model")
+    loaded = socratic.load(tmp_path / "model")
+    assert loaded.dtype == circuit.dtype
+    assert loaded.to_config() == circuit.to_config()
+    x = torch.ones(2, circuit.n_features)
+    assert torch.equal(loaded.log_likelihood(x), circuit.log_likelihood(x))
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+
+
+def test_saving_leaves_nothing_else_and_replaces_whole_files(tmp_path: Path) -> None:
+    circuit = socratic.rat_spn(4, 2, depth=1)
+    circuit.save(tmp_path / "model")
+    circuit.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    with pytest.raises(FileNotFoundError):
+        circuit.save(tmp_path / "no" / "such" / "folder")
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no model file at"):
+        socratic.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("keep", [0, 4, 8, 50, 500, -1])
+def test_truncated_files_are_refused(model: Path, keep: int) -> None:
+    model.write_bytes(model.read_bytes()[:keep])
+    with pytest.raises(ModelFileError, match=r"is damaged or no model file .*; save the model again"):
+        socratic.load(model)
+
+
+def test_an_oversized_header_is_refused(model: Path) -> None:
+    model.write_bytes(struct.pack("<Q", 2**62) + model.read_bytes()[8:])
+    with pytest.raises(ModelFileError, match="is damaged"):
+        socratic.load(model)
+
+
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    path.write_bytes(b"PK\x03\x04 something else entirely, and longer than a header")
+    with pytest.raises(ModelFileError, match="is damaged or no model file"):
+        socratic.load(path)
+    save_file({"x": torch.zeros(2)}, path)
+    with pytest.raises(ModelFileError, match="is a safetensors file but no socratic model"):
+        socratic.load(path)
+
+
+def test_pickles_are_never_opened(tmp_path: Path) -> None:
+    path = tmp_path / "pickle"
+    torch.save({"x": torch.zeros(2)}, path)
+    with pytest.raises(ModelFileError):
+        socratic.load(path)
+
+
+def test_another_version_is_named(model: Path) -> None:
+    with safe_open(model, framework="pt") as file:
+        metadata = file.metadata()
+    save_file(load_file(model), model, metadata={**metadata, "version": "99"})
+    with pytest.raises(ModelFileError, match="format version '99'; this version of socratic reads 1"):
+        socratic.load(model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_sums": 4}, r"has the shape \(.*\), expected \(.*\)"),
+        ({"n_sums": 10**9}, "is damaged"),
+        ({"n_classes": 0}, "does not describe a circuit"),
+        ({"n_sums": "3"}, "does not describe a circuit"),
+        ({"product": "other"}, "does not describe a circuit"),
+        ({"families": [{"family": "gaussian", "surprise": 1}]}, "does not describe a circuit"),
+        ({"families": []}, "does not describe a circuit"),
+        ({"family_of": [7] * 5}, "does not describe a circuit"),
+        ({"region_graph": {"n_features": 5, "regions": [[0]], "partitions": []}}, "does not describe a circuit"),
+        ({"region_graph": []}, "does not describe a circuit"),
+        ({"region_graph": {"n_features": 5, "regions": 3, "partitions": []}}, "does not describe a circuit"),
+    ],
+)
+def test_configurations_that_do_not_fit_are_refused(model: Path, changes: dict[str, object], message: str) -> None:
+    rewrite(model, **changes)
+    with pytest.raises(ModelFileError, match=message):
+        socratic.load(model)
+
+
+def test_missing_and_unknown_parameters_are_named(model: Path) -> None:
+    with safe_open(model, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(model)
+    save_file({**tensors, "extra": torch.zeros(1)}, model, metadata=metadata)
+    with pytest.raises(ModelFileError, match="the parameter 'extra' is unknown"):
+        socratic.load(model)
+    name = sorted(tensors)[0]
+    save_file({key: value for key, value in tensors.items() if key != name}, model, metadata=metadata)
+    with pytest.raises(ModelFileError, match=f"the parameter '{name}' is missing"):
+        socratic.load(model)
+
+
+def test_parameters_of_other_types_are_refused(model: Path) -> None:
+    with safe_open(model, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({name: tensor.long() for name, tensor in load_file(model).items()}, model, metadata=metadata)
+    with pytest.raises(ModelFileError, match=r"its parameters are of the types \['torch.int64'\]"):
+        socratic.load(model)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import socratic
+from socratic import numerics
+from socratic.families import Binomial, Categorical
+
+
+@pytest.fixture
+def circuit() -> socratic.Circuit:
+    return socratic.rat_spn(7, 3, n_sums=4, n_leaves=3, depth=3, n_repetitions=2).double()
+
+
+def test_probabilities_of_all_states_sum_to_one() -> None:
+    circuit = socratic.rat_spn(
+        4,
+        2,
+        n_sums=3,
+        n_leaves=2,
+        depth=2,
+        n_repetitions=2,
+        leaf=["bernoulli", Categorical(3), Binomial(2), "bernoulli"],
+    ).double()
+    states = torch.tensor(list(itertools.product(range(2), range(3), range(3), range(2))), dtype=torch.float64)
+    torch.testing.assert_close(circuit.log_likelihood(states).exp().sum(0), torch.ones(2, dtype=torch.float64))
+
+
+def test_missing_values_are_marginalised_exactly() -> None:
+    circuit = socratic.rat_spn(3, 2, n_sums=3, n_leaves=2, depth=2, leaf=Categorical(3)).double()
+    row = torch.tensor([[2.0, torch.nan, 1.0]], dtype=torch.float64)
+    filled = torch.tensor([[2.0, value, 1.0] for value in range(3)], dtype=torch.float64)
+    expected = torch.logsumexp(circuit.log_likelihood(filled), dim=0, keepdim=True)
+    torch.testing.assert_close(circuit.log_likelihood(row), expected)
+
+
+def test_missing_gaussians_integrate_out(circuit: socratic.Circuit) -> None:
+    rows = torch.zeros(4001, 7, dtype=torch.float64)
+    rows[:, 2] = torch.linspace(-12, 12, 4001)
+    integral = torch.trapezoid(circuit.log_likelihood(rows).exp(), rows[:, 2], dim=0)
+    missing = torch.zeros(1, 7, dtype=torch.float64)
+    missing[0, 2] = torch.nan
+    torch.testing.assert_close(circuit.log_likelihood(missing).exp()[0], integral, rtol=1e-8, atol=0)
+
+
+def test_a_row_without_values_has_log_likelihood_zero(circuit: socratic.Circuit) -> None:
+    found = circuit.log_likelihood(torch.full((2, 7), torch.nan))
+    torch.testing.assert_close(found, torch.zeros(2, 3, dtype=torch.float64))
+
+
+def test_an_empty_batch_gives_an_empty_result(circuit: socratic.Circuit) -> None:
+    assert circuit.log_likelihood(torch.zeros(0, 7)).shape == (0, 3)
+
+
+def test_arrays_and_lists_are_welcome(circuit: socratic.Circuit) -> None:
+    x = np.zeros((2, 7), dtype=np.int64)
+    assert torch.equal(circuit.log_likelihood(x), circuit.log_likelihood(x.tolist()))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 100])
+def test_chunks_do_not_change_results(circuit: socratic.Circuit, chunk_size: int) -> None:
+    x = torch.randn(10, 7)
+    torch.testing.assert_close(circuit.log_likelihood(x, chunk_size=chunk_size), circuit.log_likelihood(x))
+
+
+def test_tiles_do_not_change_results(circuit: socratic.Circuit, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(10, 7)
+    whole = circuit.log_likelihood(x)
+    monkeypatch.setattr(numerics, "_CACHE_BYTES", 200)
+    with torch.no_grad():
+        torch.testing.assert_close(circuit.log_likelihood(x), whole)
+
+
+def test_values_far_outside_stay_ordered_and_finite() -> None:
+    circuit = socratic.rat_spn(20, 2, depth=2)
+    x = torch.zeros(4, 20)
+    x[1], x[2], x[3] = 1e3, 1e10, 1e30
+    found = circuit.log_likelihood(x)
+    assert not found.isnan().any()
+    assert (found[:-1] > found[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.zeros(2, 6), r"x must have the shape \(rows, 7\), one column for each feature; got \(2, 6\)"),
+        (torch.zeros(7), r"got \(7,\)"),
+        (torch.tensor([[0.0] * 6 + [torch.inf]]), "x must be finite .*; got inf in row 0, column 6"),
+        (torch.tensor([[0.0] * 6 + [-torch.inf]]), "got -inf in row 0, column 6"),
+        (torch.zeros(2, 7, dtype=torch.complex64), "x must hold real numbers; got torch.complex64"),
+    ],
+)
+def test_bad_rows_are_named(circuit: socratic.Circuit, x: torch.Tensor, message: str) -> None:
+    for query in (
+        circuit.log_likelihood,
+        lambda x: socratic.tdi(circuit, x, dropout=0.1),
+        lambda x: socratic.monte_carlo_dropout(circuit, x, dropout=0.1),
+    ):
+        with pytest.raises(ValueError, match=message):
+            query(x)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "value", "message"),
+    [
+        ("bernoulli", 0.5, "x must hold 0 or 1 .* in column 1, whose leaves are bernoulli; got 0.5 in row 0"),
+        (Categorical(3), 3.0, "whole numbers from 0 to 2 .* in column 1, whose leaves are categorical; got 3 in row 0"),
+        (Categorical(3), -1.0, "got -1 in row 0"),
+        (Binomial(4), 5.0, "whole numbers from 0 to 4 .* whose leaves are binomial; got 5"),
+    ],
+)
+def test_values_outside_the_domain_are_named(leaf: object, value: float, message: str) -> None:
+    circuit = socratic.rat_spn(2, 2, depth=1, leaf=["gaussian", leaf])
+    with pytest.raises(ValueError, match=message):
+        circuit.log_likelihood(torch.tensor([[0.0, value]]))
+    assert torch.isfinite(circuit.log_likelihood(torch.tensor([[0.0, torch.nan]]))).all()
+
+
+def test_chunk_size_is_checked(circuit: socratic.Circuit) -> None:
+    with pytest.raises(ValueError, match="chunk_size must be a whole number of at least 1; got 0"):
+        circuit.log_likelihood(torch.zeros(2, 7), chunk_size=0)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_training_without_dropout_is_the_plain_likelihood(circuit: socratic.Circuit) -> None:
+    x = torch.randn(6, 7)
+    found = socratic.training_log_likelihood(circuit, x, generator=generator())
+    torch.testing.assert_close(found, circuit.log_likelihood(x))
+
+
+@pytest.mark.parametrize("leaf_dropout", [0.0, 0.3])
+def test_training_draws_masks_per_row_and_from_the_generator(circuit: socratic.Circuit, leaf_dropout: float) -> None:
+    x = torch.zeros(50, 7)
+    settings = {"dropout": 0.3, "leaf_dropout": leaf_dropout}
+    first = socratic.training_log_likelihood(circuit, x, **settings, generator=generator(1))
+    again = socratic.training_log_likelihood(circuit, x, **settings, generator=generator(1))
+    assert torch.equal(first, again)
+    assert first[:, 0].unique().numel() > 40
+
+
+def test_the_mean_of_training_masks_is_the_mean_of_unit_masks(circuit: socratic.Circuit) -> None:
+    x = torch.zeros(1, 7, dtype=torch.float64)
+    moments = socratic.tdi(circuit, x, dropout=0.2, masks="unit", root_dropout=True)
+    n = 40_000
+    values = socratic.training_log_likelihood(
+        circuit, x.expand(n, 7), dropout=0.2, root_dropout=True, generator=generator(2)
+    )
+    relative = (values - moments.log_mean).exp()
+    deviation = torch.sqrt(moments.relative_variance[0] / n)
+    assert ((relative.mean(0) - 1).abs() < 4 * deviation).all()
+
+
+def test_leaf_dropout_marginalises() -> None:
+    """A leaf region of one variable: with probability p its density is 1, otherwise the leaf's."""
+    circuit = socratic.rat_spn(1, 1, n_leaves=1, depth=0, n_repetitions=1).double()
+    x = torch.full((20_000, 1), 0.7, dtype=torch.float64)
+    values = socratic.training_log_likelihood(circuit, x, leaf_dropout=0.25, generator=generator()).exp()
+    share = (values == 1.0).double().mean()
+    assert abs(float(share) - 0.25) < 4 * (0.25 * 0.75 / 20_000) ** 0.5
+    torch.testing.assert_close(values.max(0).values + values.min(0).values, 1 + circuit.log_likelihood(x[:1]).exp()[0])
+
+
+def test_gradients_are_finite_when_everything_is_dropped() -> None:
+    circuit = socratic.rat_spn(4, 2, n_sums=1, n_leaves=1, depth=2, n_repetitions=1)
+    values = socratic.training_log_likelihood(circuit, torch.zeros(20, 4), dropout=0.9, generator=generator())
+    assert torch.isfinite(values).all()
+    values.sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters() if parameter.grad is not None)

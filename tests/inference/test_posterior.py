@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import socratic
+from socratic.inference.posterior import expand_posterior
+from tests.inference.test_moments import build
+from tests.oracles import enumerate_masks
+
+LOG_MEAN = torch.tensor([[-3.0, -3.5, -5.0]], dtype=torch.float64)
+FACTOR = torch.tensor([[[0.05, 0.0], [0.02, 0.04], [0.0, 0.06]]], dtype=torch.float64)
+COVARIANCE = FACTOR @ FACTOR.mT
+PRIOR = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+
+
+def test_the_expansion_is_the_second_order_taylor_series() -> None:
+    """Against automatic differentiation of the posterior in the relative deviations of the likelihoods."""
+
+    def posterior(relative: Tensor) -> Tensor:
+        joint = PRIOR * LOG_MEAN[0].exp() * (1.0 + relative)
+        return joint / joint.sum()
+
+    at = torch.zeros(3, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(posterior, at)
+    hessian = torch.stack([torch.autograd.functional.hessian(lambda z, k=k: posterior(z)[k], at) for k in range(3)])
+    found = expand_posterior(LOG_MEAN, COVARIANCE, PRIOR.log())
+    mean = posterior(at) + 0.5 * (hessian * COVARIANCE[0]).sum((-2, -1))
+    variance = (jacobian @ COVARIANCE[0] @ jacobian.T).diagonal()
+    torch.testing.assert_close(found.mean[0], mean)
+    torch.testing.assert_close(found.std[0], variance.sqrt())
+
+
+def test_small_deviations_give_the_true_moments_and_information() -> None:
+    """Against sampling Gaussian likelihoods with these moments."""
+    rng = np.random.default_rng(0)
+    relative = 1.0 + rng.normal(size=(400_000, 2)) @ FACTOR[0].numpy().T
+    joint = relative * np.exp(LOG_MEAN[0].numpy()) * PRIOR.numpy()
+    share = joint / joint.sum(1, keepdims=True)
+    mean = share.mean(0)
+    information = -(mean * np.log(mean)).sum() + (share * np.log(share)).sum(1).mean()
+    found = expand_posterior(LOG_MEAN, COVARIANCE, PRIOR.log())
+    np.testing.assert_allclose(found.mean[0], mean, atol=1e-4)
+    np.testing.assert_allclose(found.std[0], share.std(0), rtol=0.02)
+    assert float(found.mutual_information[0]) == pytest.approx(information, rel=0.05)
+    assert float(found.entropy[0]) == pytest.approx(-(mean * np.log(mean)).sum(), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e9])
+def test_large_deviations_stay_probabilities(scale: float) -> None:
+    found = expand_posterior(LOG_MEAN, scale * torch.eye(3, dtype=torch.float64).unsqueeze(0), PRIOR.log())
+    assert ((found.mean >= 0) & (found.mean <= 1)).all()
+    torch.testing.assert_close(found.mean.sum(-1), torch.ones(1, dtype=torch.float64))
+    assert (found.std <= torch.sqrt(found.mean * (1 - found.mean)) + 1e-12).all()
+    assert 0 <= float(found.mutual_information) <= float(found.entropy) + 1e-12
+
+
+def test_without_dropout_the_posterior_is_plain() -> None:
+    circuit = socratic.rat_spn(6, 3, n_sums=3, n_leaves=3, depth=2)
+    x = torch.randn(4, 6)
+    posterior = socratic.tdi(circuit, x, dropout=0.0).posterior()
+    torch.testing.assert_close(posterior.mean, torch.softmax(circuit.log_likelihood(x), -1))
+    assert not posterior.std.any()
+    assert not posterior.mutual_information.any()
+
+
+def test_the_mean_improves_on_the_plain_posterior_for_small_dropout() -> None:
+    """Enumerated: where dropout moves the answer little, the expansion is closer than ignoring dropout."""
+    circuit = socratic.rat_spn(4, 2, n_sums=2, n_leaves=2, depth=2, n_repetitions=1).double()
+    x = torch.randn(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    truth = enumerate_masks(circuit.to_graph(), x[0].tolist(), 0.02, "edge", False)
+    mean, _, dead = truth.posterior([0.5, 0.5])
+    found = socratic.tdi(circuit, x, dropout=0.02).posterior()
+    plain = torch.softmax(circuit.log_likelihood(x), -1)
+    assert dead < 1e-4
+    assert np.abs(found.mean[0].detach().numpy() - mean).max() < np.abs(plain[0].detach().numpy() - mean).max()
+
+
+def test_class_priors_shift_the_posterior() -> None:
+    circuit = build("balanced")
+    x = torch.zeros(1, 4, dtype=torch.float64)
+    moments = socratic.tdi(circuit, x, dropout=0.2)
+    uniform, same = moments.posterior(), moments.posterior([0.5, 0.5])
+    torch.testing.assert_close(uniform.mean, same.mean)
+    assert float(moments.posterior([0.9, 0.1]).mean[0, 0]) > float(uniform.mean[0, 0])
+    assert moments.posterior([1.0, 0.0]).mean.tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ([], r"one probability for each of 2 classes; got the shape \(0,\)"),
+        ([0.2, 0.3, 0.5], r"got the shape \(3,\)"),
+        ([0.5, 0.6], "class_prior must sum to 1; got a sum of 1.1"),
+        ([1.5, -0.5], r"probabilities of at least 0; got \[1.5, -0.5\]"),
+        ([math.nan, 1.0], "probabilities of at least 0"),
+    ],
+)
+def test_bad_priors_are_named(prior: list[float], message: str) -> None:
+    circuit = build("two-leaves")
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=message):
+        socratic.tdi(circuit, x, dropout=0.2).posterior(prior)
+    with pytest.raises(ValueError, match=message):
+        socratic.monte_carlo_dropout(circuit, x, dropout=0.2, class_prior=prior)
+
+
+def test_bounds_give_no_posterior() -> None:
+    moments = socratic.tdi(build("balanced"), torch.zeros(1, 4), dropout=0.2, covariance="upper")
+    with pytest.raises(ValueError, match="says nothing of the posterior; compute the moments with covariance='exact'"):
+        moments.posterior()
+
+
+def test_an_impossible_row_gets_the_prior() -> None:
+    found = expand_posterior(torch.full((1, 3), -math.inf), torch.zeros(1, 3, 3), PRIOR.float().log())
+    assert torch.isfinite(found.mean).all()
+    torch.testing.assert_close(found.mean.sum(-1), torch.ones(1))

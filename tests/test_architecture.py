@@ -1,0 +1,64 @@
+"""Imports go one way, and ``import socratic`` stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import socratic
+
+PACKAGE = Path(socratic.__file__).parent
+# Each part may import itself and the parts before it.
+ORDER = ["errors", "numerics", "distributions", "families", "structure", "circuit", "inference"]
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def top_level_imports(path: Path) -> list[str]:
+    """Modules imported when ``path`` is: imports inside functions and for type checkers do not count."""
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.append(node.module)
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return [module for module in found if module.startswith("socratic")]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    part = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if part == "__init__":
+        return
+    for module in top_level_imports(path):
+        assert ORDER.index(part_of(module)) <= ORDER.index(part), f"{path.name} imports {module}"
+
+
+def test_every_part_has_its_place() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py")}
+    assert parts - {"__init__"} == set(ORDER)
+
+
+def test_import_is_light() -> None:
+    code = "import sys, socratic; print(sorted({'torch', 'numpy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in socratic.__all__:
+        assert getattr(socratic, name) is not None
+        assert name in dir(socratic)
+    with pytest.raises(AttributeError, match="module 'socratic' has no attribute 'nonsense'"):
+        _ = socratic.nonsense
+
+
+def test_files_stay_small() -> None:
+    long = {path.name: n for path in PACKAGE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 350}
+    assert not long

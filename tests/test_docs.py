@@ -1,0 +1,147 @@
+"""The documentation is true: every Python block in README.md and docs/ runs, every relative link leads to a file."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
+
+FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\s]*)[^`]*$")
+ANY_PYTHON_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*\{?\.?py(?:thon|con)?3?\b", re.IGNORECASE | re.MULTILINE)
+LINK = re.compile(r"\]\(\s*<?(?P<target>[^)\s>]+)")
+EXTERNAL = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The code of a fenced block, and the number of its first line."""
+
+    language: str
+    line: int
+    code: str
+
+
+def fenced_blocks(text: str) -> tuple[list[Block], str]:
+    """The fenced blocks of a page, and the page without them."""
+    blocks: list[Block] = []
+    prose: list[str] = []
+    lines = enumerate(text.splitlines(), start=1)
+    for number, line in lines:
+        opening = FENCE.match(line)
+        if opening is None:
+            prose.append(line)
+            continue
+        code: list[str] = []
+        for _, inner in lines:
+            if inner.rstrip() == opening["ticks"]:
+                break
+            code.append(inner)
+        else:
+            raise ValueError(f"the block that opens in line {number} is never closed")
+        blocks.append(Block(opening["language"], number + 1, "\n".join(code) + "\n"))
+    return blocks, "\n".join(prose)
+
+
+def python_blocks(text: str) -> list[Block]:
+    """The Python blocks of a page; an error if any is written in a way that would escape the tests."""
+    blocks = [block for block in fenced_blocks(text)[0] if block.language == "python"]
+    announced = len(ANY_PYTHON_FENCE.findall(text))
+    if announced != len(blocks):
+        raise ValueError(
+            f"{announced} Python fences but {len(blocks)} blocks to run: open each by an unindented ```python"
+        )
+    return blocks
+
+
+def run(page: Path, blocks: list[Block]) -> None:
+    """Run the blocks in order in one namespace; a failure names the file, the line and the block."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks:
+        failure = run_block(page, block, namespace)
+        if failure is not None:
+            pytest.fail(failure, pytrace=False)
+
+
+def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str | None:
+    """Run one block; return where and how it failed, or None."""
+    try:
+        # Empty lines before the code make the traceback's line numbers those of the page.
+        exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(page)] or [block.line]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(page) else lines[-1]
+        reason = "".join(traceback.format_exception_only(error)).strip()
+        return f"{page}:{line}, in the block from line {block.line}: {reason}"
+    return None
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """The relative links of a page that lead to no file."""
+    targets = [match["target"] for match in LINK.finditer(fenced_blocks(text)[1])]
+    local = [target for target in targets if not EXTERNAL.match(target)]
+    return [target for target in local if not (page.parent / target.partition("#")[0]).exists()]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    blocks = python_blocks(page.read_text(encoding="utf-8"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        run(page, blocks)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_to_files(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_pages_are_found() -> None:
+    assert ROOT / "docs" / "index.md" in PAGES
+
+
+def test_index_links_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = {match["target"] for match in LINK.finditer(index)}
+    assert {page.name for page in PAGES if page.parent.name == "docs"} - {"index.md"} <= linked
+
+
+@pytest.mark.parametrize(
+    ("fence", "language"),
+    [("~~~", "python"), ("  ```", "python"), ("> ```", "python"), ("```", "Python"), ("```", "py"), ("```", "python3")],
+)
+def test_python_that_would_not_run_is_reported(fence: str, language: str) -> None:
+    with pytest.raises(ValueError, match="1 Python fences but 0 blocks"):
+        python_blocks(f"text\n\n{fence}{language}\n1 / 0\n{fence}\n")
+
+
+def test_unclosed_block_is_reported() -> None:
+    with pytest.raises(ValueError, match="opens in line 3 is never closed"):
+        python_blocks("text\n\n```python\n1 / 0\n")
+
+
+@pytest.mark.parametrize(("code", "line"), [("1 / 0", 8), ("x = (", 8), ("def f():\n    1 / 0\n\nf()", 9)])
+def test_failure_names_file_and_line(code: str, line: int, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    blocks = python_blocks(f"text\n\n```python\nx = 1\n```\n\n```python\n{code}\n```\n")
+    with pytest.raises(pytest.fail.Exception, match=rf"page\.md:{line}, in the block from line 8"):
+        run(page, blocks)
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "here.md").touch()
+    text = "[a](here.md#part) [b](gone.md) [c](https://example.org) [d](#part)\n\n```python\nx = d[0](1)\n```\n"
+    assert broken_links(tmp_path / "page.md", text) == ["gone.md"]

@@ -1,0 +1,63 @@
+"""The examples run, and what they show is so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import socratic
+from examples import digits as example
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[example.Digits, socratic.Circuit]:
+    digits = example.load()
+    return digits, example.train(digits)
+
+
+@pytest.mark.slow
+def test_the_digits_example_learns_and_doubts(
+    trained: tuple[example.Digits, socratic.Circuit], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    digits, circuit = trained
+    with torch.no_grad():
+        known = socratic.tdi(circuit, digits.test_x, dropout=0.2).posterior()
+        unknown = socratic.tdi(circuit, example.noise(digits), dropout=0.2).posterior()
+        example.report(digits, circuit)
+        example.draw(digits, circuit, tmp_path / "figure.png")
+    assert float((known.mean.argmax(1) == digits.test_y).float().mean()) > 0.93
+    assert float(unknown.entropy.mean()) > 3 * float(known.entropy.mean())
+    assert "uniform noise" in capsys.readouterr().out
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("masks", ["edge", "unit"])
+def test_moments_agree_with_ten_thousand_passes_on_a_trained_circuit(
+    trained: tuple[example.Digits, socratic.Circuit], masks: str
+) -> None:
+    """Means and variances of the roots by batch means, where sampling can resolve them (relative variance below 1)."""
+    digits, circuit = trained
+    dropout, n_batches, per_batch = 0.05, 50, 200
+    circuit = circuit.double()
+    x = digits.test_x[:8].double()
+    with torch.no_grad():
+        moments = socratic.tdi(circuit, x, dropout=dropout, masks=masks)
+        passes = socratic.sample_log_likelihoods(
+            circuit, x, dropout=dropout, masks=masks, n_passes=n_batches * per_batch, seed=1
+        )
+        relative = torch.stack([torch.exp(value - moments.log_mean) for value in passes])
+    relative = relative.view(n_batches, per_batch, *relative.shape[1:])
+    resolved = moments.relative_variance < 1.0
+    assert resolved.sum() >= 20
+
+    def score(batches: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+        error = batches.std(0) / n_batches**0.5
+        return ((batches.mean(0) - expected) / error)[resolved].abs()
+
+    means = relative.mean(1)
+    squares = ((relative - 1.0) ** 2).mean(1)
+    assert float(score(means, torch.ones_like(resolved, dtype=torch.float64)).max()) < 4
+    assert float(score(squares, moments.relative_variance).max()) < 4
