@@ -11,7 +11,7 @@ def test_rates_are_returned_as_floats(value: float) -> None:
     assert check_rate("dropout", value) == float(value)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.0, 1, float("nan"), "many", None, True])
+@pytest.mark.parametrize("value", [-0.1, 1.0, 1, float("nan"), "many", "0.2", None, True])
 def test_other_rates_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\); got "):
         check_rate("dropout", value)

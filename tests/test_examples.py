@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from examples import digits as example
 
 import socratic
-from examples import digits as example
 
 
 @pytest.fixture(scope="module")

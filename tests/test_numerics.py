@@ -79,14 +79,16 @@ def test_rescue_recovers_what_underflowed(all_pairs: bool, dtype: torch.dtype) -
         weights = weights[..., [0, 3]]
     products = pair_sums(left, right) if all_pairs else left + right
     values, shift = exp_shifted(products)
-    found = rescue_underflow(torch.bmm(weights, values), weights, LogProducts(left, right, all_pairs), shift)
+    assert not shift.any()
+    children = LogProducts(left, right) if all_pairs else LogProducts(products, None)
+    found = rescue_underflow(torch.bmm(weights, values), weights, children)
     torch.testing.assert_close(found.flatten(), torch.tensor(expected, dtype=dtype))
 
 
 def test_rescue_leaves_the_dead_dead() -> None:
     left = torch.zeros(1, 2, 3)
     sums, weights = torch.zeros(1, 1, 3), torch.zeros(1, 1, 2)
-    found = rescue_underflow(sums, weights, LogProducts(left, None, False), torch.zeros(1, 1, 3))
+    found = rescue_underflow(sums, weights, LogProducts(left, None))
     assert found.flatten().tolist() == [-INF] * 3
 
 

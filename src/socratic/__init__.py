@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
+    from socratic.errors import ModelFileError as ModelFileError
     from socratic.inference import Moments as Moments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import log_likelihood as log_likelihood
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
     from socratic.inference import training_log_likelihood as training_log_likelihood
+    from socratic.structure import Partition as Partition
+    from socratic.structure import Region as Region
     from socratic.structure import RegionGraph as RegionGraph
     from socratic.structure import random_binary_trees as random_binary_trees
     from socratic.structure import spatial_binary_trees as spatial_binary_trees
@@ -42,7 +45,8 @@ _HOMES = {
         "tdi",
         "training_log_likelihood",
     ),
-    "socratic.structure": ("RegionGraph", "random_binary_trees", "spatial_binary_trees"),
+    "socratic.errors": ("ModelFileError",),
+    "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
 _MODULES = ("distributions", "families")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

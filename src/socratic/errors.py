@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,9 @@ def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
 
 def check_rate(name: str, value: Any) -> float:
     """Return ``value`` as a float, raising unless it lies in [0, 1)."""
-    number = _as_float(value)
-    if number is None or not 0.0 <= number < 1.0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < 1.0:
         raise ValueError(f"{name} must be a number in [0, 1); got {value!r}")
-    return number
+    return float(value)
 
 
 def check_count(name: str, value: Any, minimum: int = 1) -> int:
@@ -32,12 +32,3 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}; got {value!r}")
     return int(value)
-
-
-def _as_float(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None

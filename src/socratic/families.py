@@ -126,7 +126,7 @@ class Gaussian(Family):
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         # Far outside any data the square would overflow to infinity and meet another infinity: stop before.
-        limit = torch.finfo(values.dtype).max ** 0.47
+        limit = torch.finfo(values.dtype).max ** 0.45
         z = (values - centre).clamp(-limit, limit)
         return [torch.ones_like(z), z, z * z]
 
@@ -258,6 +258,10 @@ def as_family(value: str | Family) -> Family:
     """A family from its name (with default settings) or from itself."""
     if isinstance(value, Family):
         return value
+    if not isinstance(value, str):
+        raise ValueError(
+            f"leaf must be the name of a family or one such as socratic.families.Gaussian(); got {value!r}"
+        )
     check_choice("leaf", value, FAMILIES)
     return FAMILIES[value]()
 

@@ -37,7 +37,12 @@ def finite_max(x: Tensor, dim: int = -2) -> Tensor:
 
     Subtracting it never produces ``inf - inf``; its gradient cancels in every use, so it carries none.
     """
-    return x.detach().amax(dim, keepdim=True).nan_to_num(nan=math.nan, neginf=0.0)
+    return finite_or_zero(x.detach().amax(dim, keepdim=True))
+
+
+def finite_or_zero(x: Tensor) -> Tensor:
+    """``x`` with minus infinity, the logarithm of something dead, replaced by 0."""
+    return x.nan_to_num(nan=math.nan, neginf=0.0, posinf=math.inf)
 
 
 def scale_dtype(x: Tensor) -> torch.dtype:
@@ -58,6 +63,8 @@ def exp_shifted(log_values: Tensor) -> tuple[Tensor, Tensor]:
 
 def log_or_dead(x: Tensor) -> Tensor:
     """Logarithm that maps 0 to minus infinity, with a zero (not NaN) gradient there."""
+    if not torch.is_grad_enabled():
+        return torch.log(x)
     positive = x > 0
     return torch.where(positive, torch.log(torch.where(positive, x, 1.0)), -math.inf)
 
@@ -86,7 +93,7 @@ def pair_sums(left: Tensor, right: Tensor) -> Tensor:
     return (left.unsqueeze(-2) + right.unsqueeze(-3)).flatten(-3, -2)
 
 
-def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts, shift: Tensor) -> Tensor:
+def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts) -> Tensor:
     """Logarithm of ``sums``, recomputed child by child where the sum underflowed.
 
     Products are exponentiated relative to the best one. When a mask removes that one, what is left can
@@ -95,12 +102,11 @@ def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts, s
     Parameters
     ----------
     sums : (F, S, N)
-        ``sum_k weights[k] * exp(log_products[k] - shift)``.
+        ``sum_k weights[k] * exp(log_products[k])``.
     weights : (F, S, K)
         Masked weights, zeros included.
     log_products : LogProducts
-        The children's log-values.
-    shift : (F, 1, N)
+        Log-values of the children, the largest product of each row being about 1.
     """
     lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
     if not bool(lost.any()):
@@ -109,25 +115,21 @@ def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts, s
     log_sums = log_or_dead(sums).clone()
     for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
         fold, node, row = part.unbind(-1)
-        terms = log_weights[fold, node].t() + log_products.of(fold, row) - shift[fold, 0, row]  # (K, M)
+        terms = log_weights[fold, node].t() + log_products.of(fold, row)  # (K, M)
         log_sums[fold, node, row] = logsumexp_or_dead(terms, dim=0).squeeze(0)
     return log_sums
 
 
 class LogProducts(NamedTuple):
-    """The log-values whose products a layer sums: left (F, A, N), right (F, B, N) or None."""
+    """The log-values of a layer's children: of the products (F, K, N), or of pairs (F, A, N) and (F, B, N)."""
 
     left: Tensor
     right: Tensor | None
-    all_pairs: bool
 
     def of(self, fold: Tensor, row: Tensor) -> Tensor:
         """Log-products (K, M) of M chosen entries, each given by its fold and row."""
         left = self.left[fold, :, row].t()
-        if self.right is None:
-            return left
-        right = self.right[fold, :, row].t()
-        return pair_sums(left, right) if self.all_pairs else left + right
+        return left if self.right is None else pair_sums(left, self.right[fold, :, row].t())
 
 
 class Scratch:

@@ -62,6 +62,7 @@ def test_families_may_differ_by_variable() -> None:
         ({"n_leaves": 0}, "n_leaves must be a whole number of at least 1; got 0"),
         ({"product": "cross"}, "product must be one of 'all-pairs', 'element-wise'; got 'cross'"),
         ({"leaf": "gauss"}, "leaf must be one of"),
+        ({"leaf": Gaussian}, r"such as socratic.families.Gaussian\(\); got <class"),
         ({"leaf": ["gaussian"] * 3}, "one for each of 5 features; got 3"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
         ({"product": "element-wise", "n_sums": 3, "n_leaves": 2, "depth": 3}, "set n_leaves equal to n_sums"),
@@ -99,8 +100,8 @@ def test_a_compiled_circuit_gives_the_same_values_and_gradients() -> None:
     x[0, 3] = torch.nan
     torch.testing.assert_close(compiled(x), circuit(x))
     compiled(x).logsumexp(1).sum().backward()
-    gradients = {name: parameter.grad.clone() for name, parameter in circuit.named_parameters()}
-    circuit.zero_grad()
+    gradients = {name: parameter.grad for name, parameter in circuit.named_parameters()}
+    circuit.zero_grad(set_to_none=True)
     circuit(x).logsumexp(1).sum().backward()
     for name, parameter in circuit.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-4, rtol=1e-4)

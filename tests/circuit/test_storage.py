@@ -54,8 +54,23 @@ def test_saving_leaves_nothing_else_and_replaces_whole_files(tmp_path: Path) -> 
     circuit.save(tmp_path / "model")
     circuit.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         circuit.save(tmp_path / "no" / "such" / "folder")
+    with pytest.raises(IsADirectoryError, match="name a file to save the model to"):
+        circuit.save(tmp_path)
+
+
+def test_endless_nesting_is_refused(model: Path) -> None:
+    with safe_open(model, framework="pt") as file:
+        metadata = file.metadata()
+    save_file(load_file(model), model, metadata={**metadata, "config": "[" * 200_000})
+    with pytest.raises(ModelFileError, match="its configuration is not readable"):
+        socratic.load(model)
+
+
+def test_an_unknown_device_is_no_damage(model: Path) -> None:
+    with pytest.raises(RuntimeError, match="device"):
+        socratic.load(model, device="nonsense")
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -97,7 +112,7 @@ def test_another_version_is_named(model: Path) -> None:
     with safe_open(model, framework="pt") as file:
         metadata = file.metadata()
     save_file(load_file(model), model, metadata={**metadata, "version": "99"})
-    with pytest.raises(ModelFileError, match="format version '99'; this version of socratic reads 1"):
+    with pytest.raises(ModelFileError, match="format version '99'; this version of socratic reads '1'"):
         socratic.load(model)
 
 
@@ -112,6 +127,8 @@ def test_another_version_is_named(model: Path) -> None:
         ({"families": [{"family": "gaussian", "surprise": 1}]}, "does not describe a circuit"),
         ({"families": []}, "does not describe a circuit"),
         ({"family_of": [7] * 5}, "does not describe a circuit"),
+        ({"family_of": [-1] * 5}, "does not describe a circuit"),
+        ({"region_graph": {"n_features": 10**9, "regions": [[0]], "partitions": []}}, "does not describe a circuit"),
         ({"region_graph": {"n_features": 5, "regions": [[0]], "partitions": []}}, "does not describe a circuit"),
         ({"region_graph": []}, "does not describe a circuit"),
         ({"region_graph": {"n_features": 5, "regions": 3, "partitions": []}}, "does not describe a circuit"),

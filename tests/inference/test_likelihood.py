@@ -8,7 +8,7 @@ import torch
 
 import socratic
 from socratic import numerics
-from socratic.families import Binomial, Categorical
+from socratic.families import Binomial, Categorical, Family
 
 
 @pytest.fixture
@@ -75,6 +75,31 @@ def test_tiles_do_not_change_results(circuit: socratic.Circuit, monkeypatch: pyt
         torch.testing.assert_close(circuit.log_likelihood(x), whole)
 
 
+@pytest.mark.parametrize("product", ["all-pairs", "element-wise"])
+def test_products_of_distant_winners_do_not_underflow(product: str) -> None:
+    """The best left and the best right leaf do not meet in element-wise products: 2,800 nats are lost."""
+    circuit = socratic.rat_spn(2, 1, n_sums=2, n_leaves=2, depth=1, n_repetitions=1, product=product).double()
+    with torch.no_grad():
+        circuit.leaves.leaf_groups()[0].values["mean"].copy_(torch.tensor([[0.0, 60.0], [60.0, 0.0]]))
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    (expected,) = socratic.sample_log_likelihoods(circuit, x, dropout=0.0, n_passes=1)
+    found = circuit.log_likelihood(x)
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(found, expected)
+    found.sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters())
+
+
+def test_a_value_too_large_for_the_type_is_shown_as_given() -> None:
+    with pytest.raises(ValueError, match=r"x must be finite in torch.float32 .*; got 1e\+300 in row 0, column 1"):
+        socratic.rat_spn(2, 2, depth=1).log_likelihood([[0.0, 1e300]])
+
+
+def test_lists_keep_their_digits(circuit: socratic.Circuit) -> None:
+    row = [[0.1] * 7]
+    assert torch.equal(circuit.log_likelihood(row), circuit.log_likelihood(torch.tensor(row, dtype=torch.float64)))
+
+
 def test_values_far_outside_stay_ordered_and_finite() -> None:
     circuit = socratic.rat_spn(20, 2, depth=2)
     x = torch.zeros(4, 20)
@@ -90,6 +115,8 @@ def test_values_far_outside_stay_ordered_and_finite() -> None:
         (torch.zeros(2, 6), r"x must have the shape \(rows, 7\), one column for each feature; got \(2, 6\)"),
         (torch.zeros(7), r"got \(7,\)"),
         (torch.tensor([[0.0] * 6 + [torch.inf]]), "x must be finite .*; got inf in row 0, column 6"),
+        (None, "x must be an array or tensor of numbers; got NoneType"),
+        ([["a"] * 7], "x must be an array or tensor of numbers; got list"),
         (torch.tensor([[0.0] * 6 + [-torch.inf]]), "got -inf in row 0, column 6"),
         (torch.zeros(2, 7, dtype=torch.complex64), "x must hold real numbers; got torch.complex64"),
     ],
@@ -113,7 +140,7 @@ def test_bad_rows_are_named(circuit: socratic.Circuit, x: torch.Tensor, message:
         (Binomial(4), 5.0, "whole numbers from 0 to 4 .* whose leaves are binomial; got 5"),
     ],
 )
-def test_values_outside_the_domain_are_named(leaf: object, value: float, message: str) -> None:
+def test_values_outside_the_domain_are_named(leaf: str | Family, value: float, message: str) -> None:
     circuit = socratic.rat_spn(2, 2, depth=1, leaf=["gaussian", leaf])
     with pytest.raises(ValueError, match=message):
         circuit.log_likelihood(torch.tensor([[0.0, value]]))

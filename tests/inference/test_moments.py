@@ -240,6 +240,23 @@ def test_saturated_variances_are_finite_and_warned_about() -> None:
     assert double.relative_variance[0, 0].item() == pytest.approx(10.0**62 - 1, rel=1e-6)
 
 
+def test_saturation_below_the_roots_is_warned_about() -> None:
+    """Repetitions of little weight can be cut off while the class roots stay below the limit."""
+    circuit = socratic.rat_spn(256, 3, n_sums=4, n_leaves=4, depth=8, n_repetitions=5)
+    x = torch.randn(5, 256, generator=torch.Generator().manual_seed(1))
+    with pytest.warns(RuntimeWarning, match="were cut off"):
+        socratic.tdi(circuit, x, dropout=0.7)
+
+
+@pytest.mark.parametrize("masks", ["edge", "unit"])
+def test_element_wise_moments_keep_their_digits_in_float32(masks: str) -> None:
+    circuit = socratic.rat_spn(768, 3, n_sums=4, n_leaves=4, depth=3, n_repetitions=2, product="element-wise")
+    x = 3.0 * torch.randn(50, 768, generator=torch.Generator().manual_seed(0))
+    single = socratic.tdi(circuit, x, dropout=0.1, masks=masks)
+    double = socratic.tdi(circuit.double(), x, dropout=0.1, masks=masks)
+    torch.testing.assert_close(single.relative_variance.double(), double.relative_variance, rtol=1e-3, atol=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("masks", ["edge", "unit"])
 @pytest.mark.parametrize("n_features", [784, 3072])

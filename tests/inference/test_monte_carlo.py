@@ -87,6 +87,7 @@ def test_no_dropout_no_doubt() -> None:
     found = socratic.monte_carlo_dropout(circuit, x, dropout=0.0, n_passes=3)
     torch.testing.assert_close(found.mean, torch.softmax(circuit.log_likelihood(x), -1), atol=1e-5, rtol=1e-4)
     assert float(found.std.max()) < 1e-3
+    assert found.dead is not None
     assert not found.dead.any()
 
 
@@ -96,6 +97,7 @@ def test_a_row_that_is_always_dead_gets_the_prior() -> None:
     found = socratic.monte_carlo_dropout(
         circuit, torch.zeros(1, 2), dropout=0.999, n_passes=2, root_dropout=True, class_prior=[0.7, 0.3], seed=seed
     )
+    assert found.dead is not None
     assert found.dead.tolist() == [1.0]
     torch.testing.assert_close(found.mean, torch.tensor([[0.7, 0.3]]))
     assert not found.std.any()

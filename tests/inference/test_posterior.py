@@ -83,7 +83,8 @@ def test_the_mean_improves_on_the_plain_posterior_for_small_dropout() -> None:
 def test_class_priors_shift_the_posterior() -> None:
     circuit = build("balanced")
     x = torch.zeros(1, 4, dtype=torch.float64)
-    moments = socratic.tdi(circuit, x, dropout=0.2)
+    with torch.no_grad():
+        moments = socratic.tdi(circuit, x, dropout=0.2)
     uniform, same = moments.posterior(), moments.posterior([0.5, 0.5])
     torch.testing.assert_close(uniform.mean, same.mean)
     assert float(moments.posterior([0.9, 0.1]).mean[0, 0]) > float(uniform.mean[0, 0])
@@ -95,7 +96,7 @@ def test_class_priors_shift_the_posterior() -> None:
     [
         ([], r"one probability for each of 2 classes; got the shape \(0,\)"),
         ([0.2, 0.3, 0.5], r"got the shape \(3,\)"),
-        ([0.5, 0.6], "class_prior must sum to 1; got a sum of 1.1"),
+        ([0.5, 0.6], r"class_prior must sum to 1 \(divide counts by their total\); got a sum of 1.1"),
         ([1.5, -0.5], r"probabilities of at least 0; got \[1.5, -0.5\]"),
         ([math.nan, 1.0], "probabilities of at least 0"),
     ],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from socratic.structure import Partition, Region, RegionGraph, random_binary_trees
@@ -24,6 +25,7 @@ def test_a_valid_graph_reports_leaf_regions_and_repetitions() -> None:
     [
         ([(0, 1)], [(0, (0,))], "region 0 must be the root, with the scope 0 to 2"),
         ([(0, 1, 2)], [], "at least one partition"),
+        ([(0, 1, 2)], [(0, (0,))], "the root region must not be a child"),
         ([(0, 1, 2), (0, 1), (1, 2)], [(0, (1, 2))], r"split its scope \(0, 1, 2\) without overlap"),
         ([(0, 1, 2), (0, 1), (5,)], [(0, (1, 2))], "region 2 must have distinct variables between 0 and 2"),
         ([(0, 1, 2), (1, 0), (2,)], [(0, (1, 2))], "increasing order"),
@@ -42,6 +44,16 @@ def test_an_invalid_graph_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         graph(regions, partitions)
+
+
+def test_any_whole_numbers_will_do() -> None:
+    ours = graph([(0, 1, 2), (0, 2), (1,)], [(0, (1, 2))])
+    regions = tuple(Region(np.array(region.scope)) for region in ours.regions)
+    theirs = RegionGraph(np.int64(3), regions, (Partition(np.int64(0), [1, 2]),))
+    assert theirs == ours
+    json.dumps(theirs.to_dict())
+    with pytest.raises(ValueError, match="scope must hold whole numbers; got "):
+        Region(("a", "b"))
 
 
 def test_graphs_survive_json() -> None:

@@ -163,7 +163,7 @@ class Circuit(nn.Module):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Circuit:
         """Rebuild the circuit of :meth:`to_config`, with fresh parameters."""
-        families = [family_from_dict(data) for data in config["families"]]
+        families = dict(enumerate(family_from_dict(data) for data in config["families"]))
         return cls(
             RegionGraph.from_dict(config["region_graph"]),
             n_classes=config["n_classes"],
@@ -175,7 +175,7 @@ class Circuit(nn.Module):
 
 
 def _families_of(leaf: LeafSpec, n_features: int) -> list[Family]:
-    if isinstance(leaf, (str, Family)):
+    if isinstance(leaf, str) or not isinstance(leaf, Sequence):
         return [as_family(leaf)] * n_features
     families = [as_family(value) for value in leaf]
     if len(families) != n_features:

@@ -25,6 +25,10 @@ VERSION = 1
 def save(circuit: Circuit, path: str | os.PathLike[str]) -> None:
     """Write ``circuit`` to ``path``, completely or not at all."""
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file to save the model to")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot save to {target}: there is no folder {target.parent}")
     tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in circuit.state_dict().items()}
     metadata = {"format": FORMAT, "version": str(VERSION), "config": json.dumps(circuit.to_config())}
     handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -50,7 +54,7 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") ->
     if not source.is_file():
         raise FileNotFoundError(f"no model file at {source}")
     try:
-        with safe_open(source, framework="pt", device=str(device)) as file:
+        with safe_open(source, framework="pt") as file:
             config = _read_config(source, file.metadata() or {})
             circuit = _empty_circuit(source, config)
             expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
@@ -71,11 +75,11 @@ def _read_config(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
         raise ModelFileError(f"{source} is a safetensors file but no socratic model; save one with circuit.save()")
     if metadata.get("version") != str(VERSION):
         raise ModelFileError(
-            f"{source} has format version {metadata.get('version')!r}; this version of socratic reads {VERSION!r}"
+            f"{source} has format version {metadata.get('version')!r}; this version of socratic reads '{VERSION}'"
         )
     try:
         config = json.loads(metadata["config"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{source} is damaged: its configuration is not readable ({error})") from error
     if not isinstance(config, dict):
         raise ModelFileError(f"{source} is damaged: its configuration is no mapping")

@@ -21,49 +21,52 @@ from socratic.numerics import Scratch, map_tiles, pair_products, pair_sums, sqrt
 
 
 class Children(NamedTuple):
-    """What the sums of a layer need to know of their children."""
+    """What the sums of a layer need to know of their children.
 
-    all_pairs: bool
-    a: Tensor  # (F, A, N), values of the left nodes relative to the largest
+    All pairs of left and right nodes are given by the nodes; ``b`` and ``right`` are None where ``a`` and
+    ``left`` describe the K children themselves.
+    """
+
+    a: Tensor  # (F, A, N) or (F, K, N), values relative to the largest
     b: Tensor | None  # (F, B, N), likewise on the right
-    left: Tensor | None  # covariance of the left nodes
+    left: Tensor | None  # covariance of the left nodes, or of the children
     right: Tensor | None  # covariance of the right nodes
 
     def cut(self, folds: slice, rows: slice) -> Children:
         """The children of some folds and rows."""
         b = None if self.b is None else self.b[folds, :, rows]
-        return Children(
-            self.all_pairs, self.a[folds, :, rows], b, _cut(self.left, folds, rows), _cut(self.right, folds, rows)
-        )
+        return Children(self.a[folds, :, rows], b, _cut(self.left, folds, rows), _cut(self.right, folds, rows))
+
+    @property
+    def certain(self) -> bool:
+        """Whether no child has any variance."""
+        return self.left is None and self.right is None
+
+    @property
+    def correlated(self) -> bool:
+        """Whether some child has a covariance matrix, not only variances."""
+        return any(x is not None and x.ndim == 4 for x in (self.left, self.right))
 
     def values(self) -> Tensor:
-        """Values of the products: (F, K, N)."""
-        return self._combine(self.a, self.b)
+        """Values of the children: (F, K, N)."""
+        return self.a if self.b is None else pair_products(self.a, self.b)
 
     def second_moments(self, scratch: Scratch) -> Tensor:
-        """value^2 (1 + R) of the products: (F, K, N)."""
+        """value^2 (1 + R) of the children: (F, K, N)."""
         left = self.a * self.a * (1.0 + variances(self.left, self.a))
         if self.b is None:
             return left
         right = self.b * self.b * (1.0 + variances(self.right, self.b))
-        if not self.all_pairs:
-            return left * right
         shape = (len(left), left.shape[1] * right.shape[1], left.shape[2])
         return pair_products(left, right, scratch.out("moments", shape, left))
 
-    def product_variances(self) -> Tensor:
-        """Relative variances R_l + R_r + R_l R_r of the products: (F, K, N)."""
+    def spread(self) -> Tensor:
+        """Relative variances of the children: (F, K, N)."""
         left = variances(self.left, self.a)
         if self.b is None:
             return left
         right = variances(self.right, self.b)
-        total = pair_sums(left, right) if self.all_pairs else left + right
-        return total + self._combine(left, right)
-
-    def _combine(self, left: Tensor, right: Tensor | None) -> Tensor:
-        if right is None:
-            return left
-        return pair_products(left, right) if self.all_pairs else left * right
+        return pair_sums(left, right) + pair_products(left, right)
 
 
 def saturation(dtype: torch.dtype) -> float:
@@ -85,6 +88,15 @@ def as_matrix(covariance: Tensor | None, like: Tensor) -> Tensor:
     return torch.diag_embed(variances(covariance, like).mT)
 
 
+def multiply(left: Tensor | None, right: Tensor | None, like: Tensor) -> Tensor | None:
+    """Covariance of element-wise products of independent nodes: R_l + R_r + R_l R_r."""
+    if left is None or right is None:
+        return right if left is None else left
+    if left.ndim != right.ndim:
+        left, right = as_matrix(left, like), as_matrix(right, like)
+    return left + right + left * right
+
+
 def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float, correlated: bool) -> Tensor | None:
     """Variances (F, S, N) of a layer's sums when covariances between children are not tracked.
 
@@ -100,12 +112,12 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float,
     correlated : bool
         Take the children as fully correlated (upper bound) instead of uncorrelated (lower bound).
     """
-    if odds == 0.0 and children.left is None and children.right is None:
+    if odds == 0.0 and children.certain:
         return None
 
     def compute(folds: slice, rows: slice, _: Scratch) -> Tensor:
         part, w = children.cut(folds, rows), weights[folds]
-        values, spread = part.values(), part.product_variances()
+        values, spread = part.values(), part.spread()
         squares = values * values
         total = odds * torch.bmm(w * w, squares * (1.0 + spread))
         if correlated:
@@ -126,7 +138,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: floa
     Parameters are those of :func:`sum_variance`; ``shared_masks`` says that one mask per child serves all sums
     (unit masks) instead of one mask per edge.
     """
-    if odds == 0.0 and children.left is None and children.right is None:
+    if odds == 0.0 and children.certain:
         return None
     n_folds, n_sums, n_rows = sums.shape
     child_bytes = weights.shape[-1] * sums.element_size()
@@ -149,9 +161,9 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: floa
             total = total + torch.diag_embed(own(folds, rows, scratch).mT)
         return total.clamp_max(limit)
 
-    if children.left is None and children.right is None and not shared_masks:
+    if children.certain and not shared_masks:
         return map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2).clamp_max(limit)
-    width = n_sums if _has_matrix(children) else 4
+    width = n_sums if children.correlated else 4
     return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 
 
@@ -168,54 +180,35 @@ def join_covariances(shares: Tensor, covariances: list[Tensor | None], like: lis
     return (parts.unsqueeze(-1) * parts.unsqueeze(-2) * stacked).sum(0, keepdim=True)
 
 
-def _has_matrix(children: Children) -> bool:
-    """Whether some child has a covariance matrix, not only variances."""
-    return any(x is not None and x.ndim == 4 for x in (children.left, children.right))
-
-
 def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: Scratch) -> Tensor:
     """What the children's covariance and the masks they share contribute, unnormalised: (F, N, S, S)."""
-    pairwise = children.all_pairs and children.b is not None
-    terms, spread = (_pair_terms if pairwise else _aligned_terms)(weights, children, scratch)
-    if mask_odds > 0.0:
-        shared = mask_odds * children.second_moments(scratch)
-        spread = shared if spread is None else spread + shared
-    if spread is not None:
-        terms.append(_gram(weights, spread, scratch))
+    terms: list[Tensor] = []
+    diagonal = mask_odds * children.second_moments(scratch) if mask_odds > 0.0 else None  # (F, K, N)
+    a, b, left, right = children
+    if b is None and children.correlated and left is not None:
+        terms.append(_sandwich(weights, _scaled(left, a)))
+    elif b is None and left is not None:
+        diagonal = _plus(diagonal, a * a * left)
+    elif b is not None:
+        if right is not None:
+            terms.append(_quadratic(_right_marginals(weights, a, b), right, b))
+        if left is not None and right is not None and children.correlated:
+            scaled = _scaled(as_matrix(left, a), a), _scaled(1.0 + as_matrix(right, b), b)
+            terms.append(_chain(weights, *scaled, scratch))
+        elif left is not None:
+            terms.append(_quadratic(_left_marginals(weights, a, b), left, a))
+            if right is not None:
+                diagonal = _plus(diagonal, pair_products(a * a * left, b * b * right))
+    if diagonal is not None:
+        terms.append(_gram(weights, diagonal, scratch))
     total = terms[0]
     for term in terms[1:]:
         total = total + term
     return total
 
 
-def _pair_terms(weights: Tensor, children: Children, scratch: Scratch) -> tuple[list[Tensor], Tensor | None]:
-    """Terms of all pairs of left and right nodes, and what belongs on the diagonal of the products (F, K, N)."""
-    a, b, left, right = children.a, children.b, children.left, children.right
-    assert b is not None  # there are pairs
-    terms: list[Tensor] = []
-    if right is not None:
-        terms.append(_quadratic(_right_marginals(weights, a, b), right, b))
-    if left is not None and right is not None and _has_matrix(children):
-        scaled = _scaled(as_matrix(left, a), a), _scaled(1.0 + as_matrix(right, b), b)
-        return [*terms, _chain(weights, *scaled, scratch)], None
-    if left is not None:
-        terms.append(_quadratic(_left_marginals(weights, a, b), left, a))
-    if left is None or right is None:
-        return terms, None
-    return terms, pair_products(a * a * left, b * b * right)
-
-
-def _aligned_terms(weights: Tensor, children: Children, scratch: Scratch) -> tuple[list[Tensor], Tensor | None]:  # noqa: ARG001
-    """The same for element-wise products, whose covariance is no larger than their children's."""
-    a, b, left, right = children.a, children.b, children.left, children.right
-    values = children.values()
-    if not _has_matrix(children):
-        return [], None if left is None and right is None else values * values * children.product_variances()
-    matrix = as_matrix(left, a)
-    if b is not None:
-        other = as_matrix(right, b)
-        matrix = matrix + other + matrix * other
-    return [_sandwich(weights, _scaled(matrix, values))], None
+def _plus(x: Tensor | None, y: Tensor) -> Tensor:
+    return y if x is None else x + y
 
 
 def _sandwich(weights: Tensor, matrix: Tensor) -> Tensor:

@@ -32,16 +32,18 @@ from socratic.inference.covariance import (
     as_matrix,
     join_covariances,
     join_variances,
+    multiply,
     saturation,
     sum_covariance,
     sum_variance,
+    variances,
 )
 from socratic.inference.leaf_uncertainty import LeafUncertainty
-from socratic.inference.likelihood import LogValues, ScaledValues, join_repetitions, rescale, sum_products
+from socratic.inference.likelihood import LogValues, Products, join_repetitions, sum_products
 from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
 from socratic.inference.rows import check_rows, chunk_rows, is_recording, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import sqrt_or_zero
+from socratic.numerics import finite_or_zero, log_or_dead, sqrt_or_zero
 
 MaskKind = Literal["edge", "unit"]
 CovarianceKind = Literal["exact", "independent", "upper"]
@@ -49,7 +51,7 @@ MASK_KINDS: tuple[MaskKind, ...] = ("edge", "unit")
 COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Mean and covariance of the class likelihoods p(x | class) over dropout masks.
 
@@ -94,22 +96,20 @@ class Moments:
 
 
 class MomentState(NamedTuple):
-    """Means of a layer's nodes, ``value * exp(log_scale)``, and their relative covariance.
+    """Log-means of a layer's nodes, as in :class:`LogValues`, and their relative covariance.
 
     ``covariance`` is None where it is zero, variances (F, S, N) where the nodes are uncorrelated, and a
     matrix for each row (F, N, S, S) otherwise. Without exact covariances only variances are kept.
     """
 
-    value: Tensor  # (F, S, N)
+    log_value: Tensor  # (F, S, N)
     log_scale: Tensor  # (F, 1, N)
     covariance: Tensor | None
 
-
-class RootMoments(NamedTuple):
-    """Moments of the class roots: log-means and variances (1, C, N) or covariances (1, N, C, C)."""
-
-    mean: LogValues
-    covariance: Tensor | None
+    @property
+    def mean(self) -> LogValues:
+        """The log-means alone."""
+        return LogValues(self.log_value, self.log_scale)
 
 
 class MomentAlgebra:
@@ -117,6 +117,7 @@ class MomentAlgebra:
 
     def __init__(self, dropout: float, masks: MaskKind, covariance: CovarianceKind, root_dropout: bool) -> None:
         self.dropout, self.masks, self.covariance, self.root_dropout = dropout, masks, covariance, root_dropout
+        self.peaks: list[Tensor] = []
 
     def layer(
         self,
@@ -129,39 +130,47 @@ class MomentAlgebra:
     ) -> MomentState:
         """Moments of the sums of one layer."""
         dropout = self.dropout if self.root_dropout or not root else 0.0
-        odds = dropout / (1.0 - dropout)
-        if right is None:
-            children = Children(False, left.value, None, left.covariance, None)
-            log_scale = left.log_scale
+        products = Products.of(layer, left.mean, None if right is None else right.mean)
+        a, b = products.exp()
+        if b is None and right is not None:
+            children = Children(a, None, multiply(left.covariance, right.covariance, left.log_value), None)
         else:
-            children = Children(layer.all_pairs, left.value, right.value, left.covariance, right.covariance)
-            log_scale = left.log_scale + right.log_scale
-        sums = sum_products(layer, weights, children.a, children.b)
+            children = Children(a, b, left.covariance, None if right is None else right.covariance)
+        sums = sum_products(weights, a, b)
+        odds = dropout / (1.0 - dropout)
         if self.covariance == "exact":
             covariance = sum_covariance(weights, children, sums, odds, shared_masks=self.masks == "unit")
         else:
             covariance = sum_variance(weights, children, sums, odds, correlated=self.covariance == "upper")
-        value, log_scale = rescale(sums, log_scale + math.log1p(-dropout))
-        return MomentState(value, log_scale, covariance)
+        if covariance is not None and covariance.numel():
+            self.peaks.append(variances(covariance, sums).detach().amax())
+        mean = LogValues.rescale(log_or_dead(sums), products.log_scale + math.log1p(-dropout))
+        return MomentState(*mean, covariance)
 
-    def join(self, branches: list[MomentState]) -> RootMoments:
+    def join(self, branches: list[MomentState]) -> MomentState:
         """Moments of the class roots: repetitions have no mask in common, so their covariances add up."""
-        logs = [ScaledValues(branch.value, branch.log_scale).log() for branch in branches]
-        mean = join_repetitions(logs)
+        mean = join_repetitions([branch.mean for branch in branches])
         covariances = [branch.covariance for branch in branches]
         if all(covariance is None for covariance in covariances):
-            return RootMoments(mean, None)
-        parts = torch.cat([log.log_value + (log.log_scale - mean.log_scale).to(log.log_value.dtype) for log in logs])
-        shares = torch.exp(parts - mean.log_value)  # (R, C, N)
+            return MomentState(*mean, None)
+        parts = [
+            branch.log_value + (branch.log_scale - mean.log_scale).to(branch.log_value.dtype) for branch in branches
+        ]
+        # A class that is dead has no share in anything; its relative moments are 0 by convention.
+        shares = torch.exp(torch.cat(parts) - finite_or_zero(mean.log_value))  # (R, C, N)
         join = join_covariances if self.covariance == "exact" else join_variances
-        return RootMoments(mean, join(shares, covariances, [branch.value for branch in branches]))
+        return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
+
+    def saturated(self) -> bool:
+        """Whether a variance was cut off somewhere."""
+        return any(bool(peak >= saturation(peak.dtype)) for peak in self.peaks)
 
 
 def tdi(
     circuit: Circuit,
     x: Any,
     *,
-    dropout: float,
+    dropout: float = 0.2,
     masks: MaskKind = "edge",
     covariance: CovarianceKind = "exact",
     root_dropout: bool = False,
@@ -210,14 +219,14 @@ def tdi(
     entries = values_per_row(circuit) + covariances_per_row(circuit, covariance)
 
     def query(start: int, stop: int) -> tuple[Tensor, Tensor]:
-        mean = ScaledValues.of_leaves(circuit.leaves.log_density(rows[start:stop]))
+        mean = LogValues.rescale(circuit.leaves.log_density(rows[start:stop]))
         prior = leaf_uncertainty.of_rows(start, stop, matrix=covariance == "exact")
-        roots = walk(circuit, MomentState(mean.value, mean.log_scale, prior), weights, algebra)
+        roots = walk(circuit, MomentState(*mean, prior), weights, algebra)
         return roots.mean.of_classes(rows.dtype), _class_matrix(roots, covariance)
 
     parts = map_chunks(query, len(rows), chunk_rows(circuit, entries, chunk_size))
     log_mean, relative = (torch.cat(part) for part in zip(*parts, strict=True))
-    if not is_recording(rows) and bool((relative.diagonal(dim1=-2, dim2=-1) >= saturation(rows.dtype)).any()):
+    if not is_recording(rows) and algebra.saturated():
         warnings.warn(
             f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
             "use circuit.double() or a smaller dropout",
@@ -234,10 +243,10 @@ def covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
     return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)
 
 
-def _class_matrix(roots: RootMoments, covariance: CovarianceKind) -> Tensor:
+def _class_matrix(roots: MomentState, covariance: CovarianceKind) -> Tensor:
     """Relative covariance of the class roots (N, C, C), symmetric to the last digit."""
     if covariance == "upper" and roots.covariance is not None:
         deviation = sqrt_or_zero(roots.covariance[0]).t()  # (N, C)
         return deviation.unsqueeze(-1) * deviation.unsqueeze(-2)
-    matrix = as_matrix(roots.covariance, roots.mean.log_value)[0]
+    matrix = as_matrix(roots.covariance, roots.log_value)[0]
     return 0.5 * (matrix + matrix.mT)

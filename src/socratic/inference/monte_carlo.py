@@ -22,7 +22,7 @@ def sample_log_likelihoods(
     circuit: Circuit,
     x: Any,
     *,
-    dropout: float,
+    dropout: float = 0.2,
     masks: MaskKind = "unit",
     n_passes: int = 100,
     leaf_dropout: float = 0.0,
@@ -43,7 +43,7 @@ def sample_log_likelihoods(
     @torch.no_grad()
     def passes() -> Iterator[Tensor]:
         weights = circuit.weights()
-        leaves = LogValues.of_leaves(circuit.leaves.log_density(rows))
+        leaves = LogValues.rescale(circuit.leaves.log_density(rows))
         for _ in range(n_passes):
             values = leaves
             if leaf_dropout > 0.0:
@@ -51,7 +51,7 @@ def sample_log_likelihoods(
                     _draw((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, rows, generator)
                     for group in circuit.leaves.leaf_groups()
                 ]
-                values = LogValues.of_leaves(circuit.leaves.log_density(rows, keep))
+                values = LogValues.rescale(circuit.leaves.log_density(rows, keep))
             masked = _mask_weights(weights, dropout, masks, root_dropout, generator)
             yield walk(circuit, values, masked, MaskedAlgebra()).of_classes(rows.dtype)
 
@@ -62,7 +62,7 @@ def monte_carlo_dropout(
     circuit: Circuit,
     x: Any,
     *,
-    dropout: float,
+    dropout: float = 0.2,
     masks: MaskKind = "unit",
     n_passes: int = 100,
     leaf_dropout: float = 0.0,

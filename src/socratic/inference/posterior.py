@@ -15,7 +15,7 @@ from socratic.numerics import sqrt_or_zero
 _PRIOR_TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """Distribution of the class posterior p(class | x) over dropout masks.
 
@@ -63,7 +63,10 @@ def log_class_prior(class_prior: Sequence[float] | Tensor | None, n_classes: int
     """Logarithm (C,) of a checked class prior; uniform if None."""
     if class_prior is None:
         return like.new_full((n_classes,), -float(np.log(n_classes)))
-    prior = torch.as_tensor(class_prior, dtype=torch.float64).detach().cpu()
+    try:
+        prior = torch.as_tensor(class_prior, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"class_prior must hold {n_classes} probabilities, or be None; got {class_prior!r}") from None
     if prior.shape != (n_classes,):
         raise ValueError(
             f"class_prior must hold one probability for each of {n_classes} classes; got the shape {tuple(prior.shape)}"
@@ -71,7 +74,9 @@ def log_class_prior(class_prior: Sequence[float] | Tensor | None, n_classes: int
     if not bool(torch.isfinite(prior).all()) or bool((prior < 0).any()):
         raise ValueError(f"class_prior must hold probabilities of at least 0; got {prior.tolist()}")
     if abs(float(prior.sum()) - 1.0) > _PRIOR_TOLERANCE:
-        raise ValueError(f"class_prior must sum to 1; got a sum of {float(prior.sum()):g}")
+        raise ValueError(
+            f"class_prior must sum to 1 (divide counts by their total); got a sum of {float(prior.sum()):g}"
+        )
     return torch.log(prior / prior.sum()).to(device=like.device, dtype=like.dtype)
 
 

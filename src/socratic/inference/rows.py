@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,17 +20,24 @@ _DEVICE_CHUNK_BYTES = 3 * 2**30
 
 def check_rows(circuit: Circuit, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
-    rows = torch.as_tensor(x)
+    rows = x if isinstance(x, Tensor) else _as_tensor(x)
     if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
         raise ValueError(
             f"x must have the shape (rows, {circuit.n_features}), one column for each feature; got {tuple(rows.shape)}"
         )
     if rows.is_complex():
         raise ValueError(f"x must hold real numbers; got {rows.dtype}")
-    rows = rows.to(device=circuit.device, dtype=circuit.dtype)
+    given, rows = rows, rows.to(device=circuit.device, dtype=circuit.dtype)
     if not is_recording(rows):
-        _check_values(circuit, rows)
+        _check_values(circuit, rows, given)
     return rows
+
+
+def _as_tensor(x: Any) -> Tensor:
+    array = np.asarray(x)  # not torch.as_tensor: it would take lists of floats as float32
+    if array.dtype.kind not in "biufc":
+        raise ValueError(f"x must be an array or tensor of numbers; got {type(x).__name__} of type {array.dtype}")
+    return torch.as_tensor(array)
 
 
 def is_recording(rows: Tensor) -> bool:
@@ -37,11 +45,12 @@ def is_recording(rows: Tensor) -> bool:
     return torch.compiler.is_compiling() or (rows.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _check_values(circuit: Circuit, rows: Tensor) -> None:
+def _check_values(circuit: Circuit, rows: Tensor, given: Tensor) -> None:
     if rows.isinf().any():
         row, column = rows.isinf().nonzero()[0].tolist()
         raise ValueError(
-            f"x must be finite (NaN for a missing value); got {rows[row, column].item()} in row {row}, column {column}"
+            f"x must be finite in {rows.dtype} (NaN for a missing value); "
+            f"got {given[row, column].item()} in row {row}, column {column}"
         )
     families = circuit.leaves.families
     for family in dict.fromkeys(families):

@@ -8,9 +8,13 @@ binary tree. Regions without a partition are leaf regions.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from socratic.errors import check_count
 
 ROOT = 0
 """Index of the root region in :attr:`RegionGraph.regions`."""
@@ -21,6 +25,9 @@ class Region:
     """A set of variables, as a tuple of column indices in increasing order."""
 
     scope: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", _whole_numbers("scope", self.scope))
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,10 @@ class Partition:
 
     parent: int
     children: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parent", *_whole_numbers("parent", (self.parent,)))
+        object.__setattr__(self, "children", _whole_numbers("children", self.children))
 
 
 @dataclass(frozen=True)
@@ -103,9 +114,9 @@ class RegionGraphBuilder:
 
 
 def _validate(graph: RegionGraph) -> None:
-    if not isinstance(graph.n_features, int) or graph.n_features < 1:
-        raise ValueError(f"n_features must be a whole number of at least 1; got {graph.n_features!r}")
-    if not graph.regions or graph.regions[ROOT].scope != tuple(range(graph.n_features)):
+    object.__setattr__(graph, "n_features", check_count("n_features", graph.n_features))
+    full = graph.regions and len(graph.regions[ROOT].scope) == graph.n_features
+    if not full or graph.regions[ROOT].scope != tuple(range(graph.n_features)):
         raise ValueError(f"region 0 must be the root, with the scope 0 to {graph.n_features - 1}")
     for index, region in enumerate(graph.regions):
         scope = region.scope
@@ -122,6 +133,8 @@ def _validate(graph: RegionGraph) -> None:
 def _validate_trees(graph: RegionGraph) -> None:
     parents = Counter(partition.parent for partition in graph.partitions)
     children = Counter(child for partition in graph.partitions for child in partition.children)
+    if children[ROOT]:
+        raise ValueError("the root region must not be a child of a partition")
     if not parents[ROOT]:
         raise ValueError("the root region must have at least one partition")
     for index in range(1, len(graph.regions)):
@@ -133,7 +146,7 @@ def _validate_trees(graph: RegionGraph) -> None:
 
 def _validate_split(partition: Partition, regions: tuple[Region, ...]) -> None:
     for index in (partition.parent, *partition.children):
-        if not isinstance(index, int) or not 0 <= index < len(regions):
+        if not 0 <= index < len(regions):
             raise ValueError(f"{partition} names region {index!r} of {len(regions)} regions")
     scope = regions[partition.parent].scope
     parts = [variable for child in partition.children for variable in regions[child].scope]
@@ -146,6 +159,14 @@ def _validate_split(partition: Partition, regions: tuple[Region, ...]) -> None:
             f"the children of region {partition.parent} must split its scope {_shorten(scope)} "
             f"without overlap; together they hold {_shorten(tuple(sorted(parts)))}"
         )
+
+
+def _whole_numbers(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    """The values as plain ints, whatever kind of whole number they are."""
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise ValueError(f"{name} must hold whole numbers; got {values!r}") from None
 
 
 def _shorten(scope: tuple[int, ...], limit: int = 12) -> str:
