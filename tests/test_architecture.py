@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,17 @@ import pytest
 import socratic
 
 PACKAGE = Path(socratic.__file__).parent
-# Each part may import itself and the parts before it.
-ORDER = ["errors", "numerics", "distributions", "families", "structure", "circuit", "inference"]
+CORE = ["errors", "numerics", "distributions", "families", "structure", "circuit", "inference"]
+# What each part may import besides itself: in the core, the parts before it.
+MAY_IMPORT: dict[str, set[str]] = {
+    **{part: set(CORE[:place]) for place, part in enumerate(CORE)},
+    "data": {"errors"},
+    "uncertainty": {"errors", "numerics", "inference"},
+    "learning": {*CORE},
+    "estimators": {*CORE, "data", "uncertainty", "learning"},
+    "cli": {*CORE, "data", "uncertainty", "learning", "estimators"},
+}
+OPTIONAL = {"learning", "estimators", "cli"}  # have their place, but need not exist
 
 
 def part_of(module: str) -> str:
@@ -37,12 +47,16 @@ def test_imports_go_one_way(path: Path) -> None:
     if part == "__init__":
         return
     for module in top_level_imports(path):
-        assert ORDER.index(part_of(module)) <= ORDER.index(part), f"{path.name} imports {module}"
+        assert part_of(module) in {part, *MAY_IMPORT[part]}, f"{path.name} imports {module}"
 
 
 def test_every_part_has_its_place() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py")}
-    assert parts - {"__init__"} == set(ORDER)
+    assert MAY_IMPORT.keys() - OPTIONAL <= parts - {"__init__"} <= MAY_IMPORT.keys()
+
+
+def test_the_rules_have_no_circle() -> None:
+    TopologicalSorter(MAY_IMPORT).prepare()  # raises if they had
 
 
 def test_import_is_light() -> None:
@@ -60,5 +74,5 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_files_stay_small() -> None:
-    long = {path.name: n for path in PACKAGE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 350}
+    long = {path.name: n for path in PACKAGE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 400}
     assert not long

@@ -13,6 +13,10 @@ class ModelFileError(ValueError):
     """A model file that cannot be read: damaged, foreign, or of another format version."""
 
 
+class DataFileError(ValueError):
+    """A data file that cannot be read: damaged, foreign, or not holding what was asked for."""
+
+
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
     """Raise unless ``value`` is one of the names in ``allowed``."""
     if not isinstance(value, str) or value not in allowed:

@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import torch
@@ -28,6 +29,9 @@ from socratic.distributions import Distribution, Normal
 from socratic.errors import check_choice, check_count
 
 Parameters = Mapping[str, Tensor]
+
+_MARGIN = 1e-6
+"""Fitted probabilities and variances keep this distance from their bounds."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,32 @@ class Family(ABC):
     @abstractmethod
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         """The T statistics of ``values`` (..., N), given each slot's ``centre`` (..., 1). No value is missing."""
+
+    @abstractmethod
+    def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
+        """Expected statistics (P, T, I) under the leaves themselves."""
+
+    @abstractmethod
+    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+        """Parameters whose leaves expect these statistics (P, T, I): the maximum likelihood of data that have them."""
+
+    @property
+    @abstractmethod
+    def neutral(self) -> tuple[float, ...]:
+        """Expected statistics (T,), relative to a centre of 0, of a leaf that knows nothing: for smoothing."""
+
+    @abstractmethod
+    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
+        """One value (M,) from each of M leaves, whose parameters are (M,) or (M, ...)."""
+
+    def mass(self, totals: Tensor) -> Tensor:
+        """How many observations summed statistics (P, T, I) hold: (P, 1, I)."""
+        return totals[:, :1]  # the first statistic is 1
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of statistics, T."""
+        return len(self.neutral)
 
     @abstractmethod
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> Distribution:
@@ -90,10 +120,14 @@ class Gaussian(Family):
     max_variance: float | None = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.min_variance < math.inf:
+        if not isinstance(self.min_variance, Real) or not 0.0 <= self.min_variance < math.inf:
             raise ValueError(f"min_variance must be a number of at least 0; got {self.min_variance!r}")
+        object.__setattr__(self, "min_variance", float(self.min_variance))
         if self.max_variance is None:
             return
+        if not isinstance(self.max_variance, Real):
+            raise ValueError(f"max_variance must be a number or None; got {self.max_variance!r}")
+        object.__setattr__(self, "max_variance", float(self.max_variance))
         if self.min_variance == 0.0 or not self.min_variance < self.max_variance < math.inf:
             raise ValueError(
                 "a bounded variance needs 0 < min_variance < max_variance; "
@@ -130,6 +164,30 @@ class Gaussian(Family):
         z = (values - centre).clamp(-limit, limit)
         return [torch.ones_like(z), z, z * z]
 
+    def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
+        deviation = parameters["mean"] - centre.unsqueeze(-1)
+        square = self.variance(parameters) + deviation * deviation
+        return torch.stack([torch.ones_like(deviation), deviation, square], dim=1)
+
+    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+        deviation = expected[:, 1]
+        variance = expected[:, 2] - deviation * deviation
+        mean = deviation + centre.unsqueeze(-1).to(deviation)
+        if self.max_variance is None:
+            excess = (variance - self.min_variance).clamp_min(_MARGIN)
+            return {"mean": mean, "raw_variance": torch.log(excess)}
+        share = (variance - self.min_variance) / (self.max_variance - self.min_variance)
+        return {"mean": mean, "raw_variance": torch.logit(share.clamp(_MARGIN, 1.0 - _MARGIN))}
+
+    @property
+    def neutral(self) -> tuple[float, ...]:
+        return (1.0, 0.0, 1.0)
+
+    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
+        mean = parameters["mean"]
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        return mean + torch.sqrt(self.variance(parameters)) * noise
+
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> Normal:
         member = {name: parameter[slot, leaf].double() for name, parameter in parameters.items()}
         return Normal(float(member["mean"]), float(self.variance(member)))
@@ -157,6 +215,20 @@ class Bernoulli(Family):
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         return [torch.ones_like(values), values]
 
+    def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
+        probability = torch.sigmoid(parameters["logit"])
+        return torch.stack([torch.ones_like(probability), probability], dim=1)
+
+    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+        return {"logit": torch.logit(expected[:, 1].clamp(_MARGIN, 1.0 - _MARGIN))}
+
+    @property
+    def neutral(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
+        return torch.bernoulli(torch.sigmoid(parameters["logit"]), generator=generator)
+
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> BernoulliLeaf:
         return BernoulliLeaf(float(torch.sigmoid(parameters["logit"][slot, leaf].double())))
 
@@ -176,7 +248,7 @@ class Categorical(Family):
     n_categories: int = 2
 
     def __post_init__(self) -> None:
-        check_count("n_categories", self.n_categories)
+        object.__setattr__(self, "n_categories", check_count("n_categories", self.n_categories))
 
     def initial_parameters(self, n_slots: int, n_leaves: int) -> dict[str, Tensor]:
         return {"logits": torch.empty(n_slots, n_leaves, self.n_categories)}
@@ -192,6 +264,25 @@ class Categorical(Family):
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         return [(values == category).to(values.dtype) for category in range(self.n_categories)]
+
+    def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
+        return torch.softmax(parameters["logits"], dim=-1).mT
+
+    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+        return {"logits": torch.log(expected.clamp_min(_MARGIN)).mT}
+
+    @property
+    def neutral(self) -> tuple[float, ...]:
+        return (1.0 / self.n_categories,) * self.n_categories
+
+    def mass(self, totals: Tensor) -> Tensor:
+        return totals.sum(1, keepdim=True)
+
+    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
+        probabilities = torch.softmax(parameters["logits"], dim=-1)
+        if not len(probabilities):
+            return probabilities.new_zeros(0)
+        return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> CategoricalLeaf:
         probabilities = torch.softmax(parameters["logits"][slot, leaf].double(), dim=-1)
@@ -213,7 +304,7 @@ class Binomial(Family):
     n_trials: int = 255
 
     def __post_init__(self) -> None:
-        check_count("n_trials", self.n_trials)
+        object.__setattr__(self, "n_trials", check_count("n_trials", self.n_trials))
 
     def initial_parameters(self, n_slots: int, n_leaves: int) -> dict[str, Tensor]:
         return {"logit": torch.empty(n_slots, n_leaves)}
@@ -235,6 +326,25 @@ class Binomial(Family):
         # The last statistic is the base measure, relative to the centre so that nothing large cancels.
         base = self._log_choose(values) - self._log_choose(centre)
         return [torch.ones_like(values), values - centre, base]
+
+    def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
+        mean = self.n_trials * torch.sigmoid(parameters["logit"]) - centre.unsqueeze(-1)
+        return torch.stack([torch.ones_like(mean), mean, torch.zeros_like(mean)], dim=1)
+
+    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+        share = (expected[:, 1] + centre.unsqueeze(-1).to(expected)) / self.n_trials
+        return {"logit": torch.logit(share.clamp(_MARGIN, 1.0 - _MARGIN))}
+
+    @property
+    def neutral(self) -> tuple[float, ...]:
+        return (1.0, self.n_trials / 2, 0.0)
+
+    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
+        probability = torch.sigmoid(parameters["logit"])
+        trials = torch.rand(
+            (*probability.shape, self.n_trials), generator=generator, dtype=probability.dtype, device=probability.device
+        )
+        return (trials < probability.unsqueeze(-1)).sum(-1)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> BinomialLeaf:
         return BinomialLeaf(self.n_trials, float(torch.sigmoid(parameters["logit"][slot, leaf].double())))

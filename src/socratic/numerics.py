@@ -65,8 +65,8 @@ def log_or_dead(x: Tensor) -> Tensor:
     """Logarithm that maps 0 to minus infinity, with a zero (not NaN) gradient there."""
     if not torch.is_grad_enabled():
         return torch.log(x)
-    positive = x > 0
-    return torch.where(positive, torch.log(torch.where(positive, x, 1.0)), -math.inf)
+    dead = x <= 0  # not the negation of x > 0: what is not a number stays so
+    return torch.where(dead, -math.inf, torch.log(torch.where(dead, 1.0, x)))
 
 
 def logsumexp_or_dead(x: Tensor, dim: int) -> Tensor:
@@ -77,8 +77,8 @@ def logsumexp_or_dead(x: Tensor, dim: int) -> Tensor:
 
 def sqrt_or_zero(x: Tensor) -> Tensor:
     """Square root that is 0 up to 0, with a zero (not infinite) gradient there."""
-    positive = x > 0
-    return torch.where(positive, torch.sqrt(torch.where(positive, x, 1.0)), 0.0)
+    zero = x <= 0
+    return torch.where(zero, 0.0, torch.sqrt(torch.where(zero, 1.0, x)))
 
 
 def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
@@ -130,6 +130,11 @@ class LogProducts(NamedTuple):
         """Log-products (K, M) of M chosen entries, each given by its fold and row."""
         left = self.left[fold, :, row].t()
         return left if self.right is None else pair_sums(left, self.right[fold, :, row].t())
+
+
+def is_recording(x: Tensor) -> bool:
+    """Whether operations are being traced or captured, so that values cannot be looked at."""
+    return torch.compiler.is_compiling() or (x.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 class Scratch:

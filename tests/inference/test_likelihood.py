@@ -8,7 +8,9 @@ import torch
 
 import socratic
 from socratic import numerics
+from socratic.circuit.layout import plan_layout
 from socratic.families import Binomial, Categorical, Family
+from socratic.inference.rows import values_per_row
 
 
 @pytest.fixture
@@ -200,3 +202,66 @@ def test_gradients_are_finite_when_everything_is_dropped() -> None:
     assert torch.isfinite(values).all()
     values.sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters() if parameter.grad is not None)
+
+
+def test_a_dead_repetition_does_not_outvote_a_distant_live_one() -> None:
+    """Repetition A fits the row, B lies 450 nats below: where A lost everything and B did not, B's value is left."""
+    circuit = socratic.rat_spn(4, 1, n_sums=1, n_leaves=1, depth=2, n_repetitions=2)
+    with torch.no_grad():
+        (group,) = circuit.leaves.leaf_groups()
+        means = torch.tensor([0.0, 15.0])[socratic_repetition_of_slot(circuit)]
+        group.values["mean"].copy_(means.unsqueeze(1))
+    x = torch.zeros(4000, 4)
+    values = socratic.training_log_likelihood(circuit, x, dropout=0.5, generator=generator())
+    sampled = torch.cat(list(socratic.sample_log_likelihoods(circuit, x[:1], dropout=0.5, n_passes=2000)))
+    live = sampled[torch.isfinite(sampled)]
+    assert float(live.min()) < -400
+    share = float((values < -400).float().mean())
+    assert abs(share - float((sampled[torch.isfinite(sampled)] < -400).float().sum()) / 2000) < 0.05
+
+
+def socratic_repetition_of_slot(circuit: socratic.Circuit) -> torch.Tensor:
+    """The repetition (0 or 1) of each leaf slot of a circuit with two."""
+    graph = circuit.region_graph
+    first = {graph.partitions[0].children[0], graph.partitions[0].children[1]}
+    children = {partition.parent: partition.children for partition in graph.partitions[1:] if partition.parent}
+    inside = {child for region in first for child in children.get(region, (region,))}
+    order = plan_layout(graph).leaf_regions
+    return torch.tensor([0 if region in inside else 1 for region in order for _ in graph.regions[region].scope])
+
+
+def test_what_is_not_a_number_stays_so(circuit: socratic.Circuit) -> None:
+    with torch.no_grad():
+        circuit.inner_layers()[0].logits[0, 0, 0] = torch.nan
+    x = torch.zeros(1, 7, dtype=torch.float64)
+    assert circuit.log_likelihood(x).isnan().any()
+    with torch.no_grad():
+        assert circuit.log_likelihood(x).isnan().any()
+    assert socratic.monte_carlo_dropout(circuit, x, n_passes=2).mean.isnan().any()
+    assert socratic.tdi(circuit, x).posterior().std.isnan().any()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.zeros((3, 7))[::-1],
+        np.zeros((3, 7), dtype=">f8"),
+        np.zeros((3, 7), dtype=np.longdouble),
+        np.broadcast_to(np.zeros(7), (3, 7)),
+    ],
+    ids=["backwards", "big-endian", "long", "read-only"],
+)
+def test_any_numpy_array_will_do(circuit: socratic.Circuit, x: np.ndarray) -> None:
+    assert circuit.log_likelihood(x).shape == (3, 3)
+
+
+@pytest.mark.parametrize("x", [[[0.0] * 7, [0.0]], np.ma.masked_array(np.zeros((1, 7)), mask=True)])
+def test_ragged_and_masked_rows_are_refused(circuit: socratic.Circuit, x: object) -> None:
+    with pytest.raises(ValueError, match="x must be an array or tensor of numbers"):
+        circuit.log_likelihood(x)
+
+
+def test_chunks_count_the_statistics_of_categories() -> None:
+    few = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(2))
+    many = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(200))
+    assert values_per_row(many) > 10 * values_per_row(few)

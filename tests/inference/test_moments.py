@@ -180,6 +180,10 @@ def test_leaf_uncertainty_equals_enumeration(case: str, masks: str, correlated: 
         ({"leaf_covariance": torch.eye(2)}, r"leaf_covariance must broadcast to \(2, 20, 3, 3\)"),
         ({"leaf_covariance": torch.tensor([[1.0, 2.0, 0], [0, 1, 0], [0, 0, 1]])}, "leaf_covariance must be symmetric"),
         ({"leaf_covariance": -torch.eye(3)}, "leaf_covariance must be positive semi-definite"),
+        (
+            {"leaf_covariance": torch.stack([1e6 * torch.eye(3), -torch.eye(3)]).view(2, 1, 3, 3)},
+            "leaf_covariance must be positive semi-definite",
+        ),
         ({"leaf_covariance": torch.full((3, 3), torch.nan)}, "leaf_covariance must hold finite numbers"),
     ],
 )
@@ -255,6 +259,21 @@ def test_element_wise_moments_keep_their_digits_in_float32(masks: str) -> None:
     single = socratic.tdi(circuit, x, dropout=0.1, masks=masks)
     double = socratic.tdi(circuit.double(), x, dropout=0.1, masks=masks)
     torch.testing.assert_close(single.relative_variance.double(), double.relative_variance, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("covariance", ["exact", "independent", "upper"])
+@pytest.mark.parametrize("masks", ["edge", "unit"])
+def test_sums_far_below_their_regions_best_keep_their_digits_in_float32(masks: str, covariance: str) -> None:
+    circuit = socratic.rat_spn(8, 3, n_sums=4, n_leaves=4, depth=2, n_repetitions=2)
+    with torch.no_grad():
+        for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
+            layer.logits.mul_(12.0)
+    x = 10.0 * torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    single = socratic.tdi(circuit, x, masks=masks, covariance=covariance, root_dropout=True)
+    single.relative_covariance.sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters())
+    double = socratic.tdi(circuit.double(), x, masks=masks, covariance=covariance, root_dropout=True)
+    torch.testing.assert_close(single.relative_variance.double(), double.relative_variance, rtol=2e-3, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -118,5 +118,20 @@ def test_bounds_give_no_posterior() -> None:
 
 def test_an_impossible_row_gets_the_prior() -> None:
     found = expand_posterior(torch.full((1, 3), -math.inf), torch.zeros(1, 3, 3), PRIOR.float().log())
-    assert torch.isfinite(found.mean).all()
-    torch.testing.assert_close(found.mean.sum(-1), torch.ones(1))
+    torch.testing.assert_close(found.mean[0], PRIOR.float())
+
+
+@pytest.mark.parametrize(
+    ("log_mean", "scale"), [([-10.0, -200.0, -300.0], 0.0), ([-1.0, -1.2, -4.0], 50.0)], ids=["distant", "clipped"]
+)
+def test_certainty_has_finite_gradients(log_mean: list[float], scale: float) -> None:
+    """A share of exactly 0, by distance or by clipping, must not poison the gradients."""
+    values = torch.tensor([log_mean], requires_grad=True)
+    covariance = (scale * torch.tensor([[[1.0, 0.5, 0.0], [0.5, 2.0, 0.1], [0.0, 0.1, 3.0]]])).requires_grad_()
+    found = expand_posterior(values, covariance, PRIOR.float().log())
+    assert (found.mean == 0).any()
+    (found.entropy + found.mutual_information + found.std.sum()).sum().backward()
+    assert values.grad is not None
+    assert covariance.grad is not None
+    assert torch.isfinite(values.grad).all()
+    assert torch.isfinite(covariance.grad).all()

@@ -82,7 +82,7 @@ class Circuit(nn.Module):
 
         self.layers = nn.ModuleList(layer(plan, self.n_sums) for plan in layout.layers)
         self.roots = nn.ModuleList(layer(plan, self.n_classes) for plan in layout.roots)
-        check_count("seed", seed, minimum=0)
+        seed = check_count("seed", seed, minimum=0)
         if not self.root_branches()[0].logits.is_meta:
             self.reset_parameters(seed)
 
@@ -101,7 +101,7 @@ class Circuit(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, seed: int = 0) -> None:
         """Draw all parameters anew from ``seed``."""
-        generator = torch.Generator(self.device).manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(check_count("seed", seed, minimum=0))
         self.leaves.reset_parameters(generator)
         for layer in [*self.inner_layers(), *self.root_branches()]:
             layer.logits.normal_(generator=generator)

@@ -54,6 +54,10 @@ class LeafGroup(nn.Module):
         """The family's parameters, each (P, I) or (P, I, ...)."""
         return dict(self.values.items())
 
+    def slot_centres(self) -> Tensor:
+        """The reference value that statistics are taken relative to, of each slot: (P,)."""
+        return self._column_centres(self.family.centre(self.parameter_values()).detach())[self.column_of_slot]
+
     def terms(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         """Statistics (F, D, T, N) of the rows ``x`` (N, V) and natural parameters (F, D, T, I)."""
         parameters = self.parameter_values()

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.errors import ModelFileError
@@ -22,24 +25,42 @@ FORMAT = "socratic.circuit"
 VERSION = 1
 
 
-def save(circuit: Circuit, path: str | os.PathLike[str]) -> None:
-    """Write ``circuit`` to ``path``, completely or not at all."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file to save the model to")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot save to {target}: there is no folder {target.parent}")
-    tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in circuit.state_dict().items()}
-    metadata = {"format": FORMAT, "version": str(VERSION), "config": json.dumps(circuit.to_config())}
-    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], config: object) -> None:
+    """Write tensors and a JSON configuration to ``path``, completely or not at all."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file to write to")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
+    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    metadata = {"format": kind, "version": str(version), "config": json.dumps(config)}
+    target = path.resolve()  # through links: the link stays, the file is replaced
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
-        save_file(tensors, draft, metadata=metadata)
-        os.chmod(draft, 0o666 & ~_umask())
+        save_file(plain, draft, metadata=metadata)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(draft, target)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
+
+
+def read_config(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """The configuration in a file that :func:`write_tensors` wrote, with checks that say what is wrong."""
+    with _opened(path) as file:
+        return _config_of(path, file.metadata() or {}, kind, version)
+
+
+def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and configuration of a file that :func:`write_tensors` wrote."""
+    with _opened(path) as file:
+        config = _config_of(path, file.metadata() or {}, kind, version)
+        return {name: _own(file.get_tensor(name)) for name in file.keys()}, config  # noqa: SIM118 - no iterator
+
+
+def save(circuit: Circuit, path: str | os.PathLike[str]) -> None:
+    """Write ``circuit`` to ``path``, completely or not at all."""
+    write_tensors(Path(path), FORMAT, VERSION, circuit.state_dict(), circuit.to_config())
 
 
 def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Circuit:
@@ -51,31 +72,51 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") ->
         If the file is damaged, is no socratic model, or has another format version.
     """
     source = Path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"no model file at {source}")
-    try:
-        with safe_open(source, framework="pt") as file:
-            config = _read_config(source, file.metadata() or {})
-            circuit = _empty_circuit(source, config)
-            expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
-            names = list(file.keys())
-            _check_tensors(source, expected, {name: tuple(file.get_slice(name).get_shape()) for name in names})
-            tensors = {name: file.get_tensor(name) for name in expected}
-    except SafetensorError as error:
-        raise ModelFileError(f"{source} is damaged or no model file ({error}); save the model again") from error
+    with _opened(source) as file:
+        circuit = _empty_circuit(source, _config_of(source, file.metadata() or {}, FORMAT, VERSION))
+        expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
+        names = list(file.keys())
+        # Shapes are compared before anything is read.
+        _check_shapes(source, expected, {name: tuple(file.get_slice(name).get_shape()) for name in names})
+        tensors = {name: _own(file.get_tensor(name)) for name in names}
+    return fill_circuit(source, circuit, tensors).to(device)
+
+
+def restore_circuit(source: Path, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Circuit:
+    """Build the circuit of a configuration and give it these parameters."""
+    circuit = _empty_circuit(source, config)
+    expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
+    _check_shapes(source, expected, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    return fill_circuit(source, circuit, tensors)
+
+
+def fill_circuit(source: Path, circuit: Circuit, tensors: Mapping[str, Tensor]) -> Circuit:
+    """Give a circuit without memory its parameters, which must be of one floating-point type."""
     kinds = {tensor.dtype for tensor in tensors.values()}
     if len(kinds) != 1 or not next(iter(kinds)).is_floating_point:
         raise ModelFileError(f"{source} is damaged: its parameters are of the types {sorted(map(str, kinds))}")
-    circuit.load_state_dict(tensors, assign=True)
-    return circuit.to(device)
+    circuit.load_state_dict(dict(tensors), assign=True)
+    return circuit
 
 
-def _read_config(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    if metadata.get("format") != FORMAT:
-        raise ModelFileError(f"{source} is a safetensors file but no socratic model; save one with circuit.save()")
-    if metadata.get("version") != str(VERSION):
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file at {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise ModelFileError(f"{path} is damaged or no model file ({error}); save the model again") from error
+
+
+def _config_of(source: Path, metadata: dict[str, str], kind: str, version: int) -> dict[str, Any]:
+    if metadata.get("format") != kind:
+        found = metadata.get("format", "no socratic model")
+        raise ModelFileError(f"{source} is a safetensors file but no {kind}: it is {found}")
+    if metadata.get("version") != str(version):
         raise ModelFileError(
-            f"{source} has format version {metadata.get('version')!r}; this version of socratic reads '{VERSION}'"
+            f"{source} has format version {metadata.get('version')!r}; this version of socratic reads '{version}'"
         )
     try:
         config = json.loads(metadata["config"])
@@ -95,7 +136,7 @@ def _empty_circuit(source: Path, config: dict[str, Any]) -> Circuit:
         raise ModelFileError(f"{source} is damaged: its configuration does not describe a circuit ({error})") from error
 
 
-def _check_tensors(source: Path, expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
+def _check_shapes(source: Path, expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
     if expected.keys() != found.keys():
         wrong = sorted(expected.keys() ^ found.keys())[0]
         state = "missing" if wrong in expected else "unknown"
@@ -105,7 +146,6 @@ def _check_tensors(source: Path, expected: dict[str, tuple[int, ...]], found: di
             raise ModelFileError(f"{source} is damaged: {name!r} has the shape {found[name]}, expected {shape}")
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _own(tensor: Tensor) -> Tensor:
+    """A copy in memory: the tensors of an open file change with the file."""
+    return tensor.clone()

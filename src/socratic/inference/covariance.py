@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from socratic.numerics import Scratch, map_tiles, pair_products, pair_sums, sqrt_or_zero
+from socratic.numerics import Scratch, is_recording, map_tiles, pair_products, pair_sums, sqrt_or_zero
 
 
 class Children(NamedTuple):
@@ -115,6 +115,9 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float,
     if odds == 0.0 and children.certain:
         return None
 
+    kept_dtype = sums.dtype
+    weights, children, sums = _wide_enough(weights, children, sums)
+
     def compute(folds: slice, rows: slice, _: Scratch) -> Tensor:
         part, w = children.cut(folds, rows), weights[folds]
         values, spread = part.values(), part.spread()
@@ -128,8 +131,8 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float,
     n_folds, _, n_rows = sums.shape
     entry_bytes = 3 * weights.shape[-1] * sums.element_size()
     total = map_tiles(compute, n_folds, n_rows, entry_bytes, sums.device, row_axis=2)
-    inverse = _inverse(sums)
-    return (total * inverse * inverse).clamp_max(saturation(sums.dtype))
+    floor = _floored(sums)
+    return (total / floor / floor).clamp_max(saturation(kept_dtype)).to(kept_dtype)
 
 
 def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: float, shared_masks: bool) -> Tensor | None:
@@ -140,29 +143,32 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: floa
     """
     if odds == 0.0 and children.certain:
         return None
+    kept_dtype = sums.dtype
+    weights, children, sums = _wide_enough(weights, children, sums)
     n_folds, n_sums, n_rows = sums.shape
     child_bytes = weights.shape[-1] * sums.element_size()
-    inverse = _inverse(sums)
-    limit = saturation(sums.dtype)
+    floor = _floored(sums)
+    limit = saturation(kept_dtype)
 
     def own(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         """What only a sum's own variance gets from masks on its edges: (F, S, N)."""
         w, part = weights[folds], children.cut(folds, rows)
-        scale = inverse[folds, :, rows]
-        return odds * torch.bmm(w * w, part.second_moments(scratch)) * scale * scale
+        scale = floor[folds, :, rows]
+        return odds * torch.bmm(w * w, part.second_moments(scratch)) / scale / scale
 
     def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         """The whole covariance: (F, N, S, S)."""
         w, part = weights[folds], children.cut(folds, rows)
-        scale = inverse[folds, :, rows].mT
+        scale = floor[folds, :, rows].mT
         total = _propagated(w, part, odds if shared_masks else 0.0, scratch)
-        total = total * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+        total = total / scale.unsqueeze(-1) / scale.unsqueeze(-2)
         if odds > 0.0 and not shared_masks:
             total = total + torch.diag_embed(own(folds, rows, scratch).mT)
-        return total.clamp_max(limit)
+        return total.clamp_max(limit).to(kept_dtype)
 
     if children.certain and not shared_masks:
-        return map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2).clamp_max(limit)
+        total = map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2)
+        return total.clamp_max(limit).to(kept_dtype)
     width = n_sums if children.correlated else 4
     return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 
@@ -274,9 +280,26 @@ def _scaled(matrix: Tensor, values: Tensor) -> Tensor:
     return matrix * rows.unsqueeze(-1) * rows.unsqueeze(-2)
 
 
-def _inverse(sums: Tensor) -> Tensor:
-    """1 / sums, finite where a sum is 0."""
-    return 1.0 / sums.clamp_min(torch.finfo(sums.dtype).tiny)
+def _wide_enough(weights: Tensor, children: Children, sums: Tensor) -> tuple[Tensor, Children, Tensor]:
+    """The same in float64 where squares of the smallest sum would leave the range of the type."""
+    if sums.dtype == torch.float64 or not sums.numel() or is_recording(sums) or sums.device.type == "mps":
+        return weights, children, sums
+    smallest = torch.finfo(sums.dtype).tiny ** 0.5 / torch.finfo(sums.dtype).eps ** 0.5
+    if bool(sums.detach().amin() > smallest):
+        return weights, children, sums
+    b, left, right = (None if part is None else part.double() for part in children[1:])
+    wide, widened = weights.double(), Children(children.a.double(), b, left, right)
+
+    def add_up(folds: slice, rows: slice, _: Scratch) -> Tensor:
+        return torch.bmm(wide[folds], widened.cut(folds, rows).values())
+
+    entry_bytes = 2 * wide.shape[-1] * wide.element_size()
+    return wide, widened, map_tiles(add_up, len(sums), sums.shape[2], entry_bytes, sums.device, row_axis=2)
+
+
+def _floored(sums: Tensor) -> Tensor:
+    """The sums to divide by, positive where a sum is 0."""
+    return sums.clamp_min(torch.finfo(sums.dtype).tiny)
 
 
 def _cut(covariance: Tensor | None, folds: slice, rows: slice) -> Tensor | None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.inference.covariance import saturation
 
 _TOLERANCE = 1e-5
 
@@ -34,7 +35,7 @@ class LeafUncertainty:
             variance = torch.as_tensor(leaf_variance).to(rows)
             if not bool(torch.isfinite(variance).all()) or bool((variance < 0).any()):
                 raise ValueError("leaf_variance must hold finite numbers of at least 0")
-            return cls(_broadcast("leaf_variance", variance, shape))
+            return cls(_broadcast("leaf_variance", variance.clamp_max(saturation(rows.dtype)), shape))
         if leaf_covariance is not None:
             covariance = torch.as_tensor(leaf_covariance).to(rows)
             if covariance.ndim < 2 or covariance.shape[-1] != covariance.shape[-2]:
@@ -67,8 +68,11 @@ def _broadcast(name: str, value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _check_semidefinite(covariance: Tensor) -> None:
     if not bool(torch.isfinite(covariance).all()):
         raise ValueError("leaf_covariance must hold finite numbers")
-    size = covariance.abs().amax().item() if covariance.numel() else 0.0
-    if bool(((covariance - covariance.mT).abs() > _TOLERANCE * size).any()):
+    if not covariance.numel():
+        return
+    exact = covariance.detach().double()
+    tolerance = _TOLERANCE * exact.abs().amax((-2, -1), keepdim=True)  # relative to each matrix
+    if bool(((exact - exact.mT).abs() > tolerance).any()):
         raise ValueError("leaf_covariance must be symmetric")
-    if covariance.numel() and float(torch.linalg.eigvalsh(covariance).min()) < -_TOLERANCE * size:
+    if bool((torch.linalg.eigvalsh(exact) < -tolerance.squeeze(-1)).any()):
         raise ValueError("leaf_covariance must be positive semi-definite")

@@ -30,6 +30,9 @@ from socratic.numerics import (
     scale_dtype,
 )
 
+DEAD_CLASS = 100.0
+"""How far below the best class of a row training puts a class that lost everything: finite, so that losses are."""
+
 
 class LogValues(NamedTuple):
     """Logarithms of the values of a layer's nodes, ``log_value + log_scale``.
@@ -136,9 +139,7 @@ class RowDropoutAlgebra(PlainAlgebra):
         keep = torch.empty_like(log_products).bernoulli_(1.0 - self.dropout, generator=self.generator)
         # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
         kept, shift = exp_shifted(log_products.masked_fill(keep == 0, -torch.inf))
-        floor = torch.finfo(kept.dtype).tiny  # a region that lost everything keeps a finite gradient
-        log_sums = torch.log(torch.bmm(weights, kept).clamp_min(floor))
-        return LogValues.rescale(log_sums, products.log_scale + shift)
+        return LogValues.rescale(log_or_dead(torch.bmm(weights, kept)), products.log_scale + shift)
 
 
 def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
@@ -218,7 +219,7 @@ def training_log_likelihood(
     -------
     Tensor (N, C)
         Log-likelihoods, differentiable in the parameters. Not rescaled: a sum that keeps q of its children
-        has about q of its value.
+        has about q of its value. A class that lost everything lies ``DEAD_CLASS`` nats below the row's best.
     """
     dropout, leaf_dropout = check_rate("dropout", dropout), check_rate("leaf_dropout", leaf_dropout)
     if not isinstance(generator, torch.Generator):
@@ -229,4 +230,6 @@ def training_log_likelihood(
     else:
         density = circuit.leaves.log_density(rows)
     algebra = RowDropoutAlgebra(dropout, root_dropout, generator)
-    return walk(circuit, LogValues.rescale(density), circuit.weights(), algebra).of_classes(rows.dtype)
+    values = walk(circuit, LogValues.rescale(density), circuit.weights(), algebra).of_classes(rows.dtype)
+    floor = finite_max(values, dim=1) - DEAD_CLASS
+    return torch.maximum(values, floor)

@@ -1,8 +1,9 @@
 """Tractable dropout inference: mean and covariance of the class likelihoods over dropout masks.
 
-Relative moments are propagated: the log of the mean and, between nodes of one region, the covariance divided
-by both means. Every term is non-negative, so nothing cancels, and likelihoods of any size neither underflow
-nor overflow. With p the dropout rate, q = 1 - p and responsibilities r of a sum's children:
+Relative moments are propagated: the log of the mean and, between nodes of one region, the covariance divided by both
+means. Every term is non-negative, so nothing cancels, and likelihoods of any size neither underflow nor overflow
+(layers in which a sum is tiny beside its region's best are computed in float64). With p the dropout rate, q = 1 - p
+and responsibilities r of a sum's children:
 
     product:  1 + R = (1 + R_left) (1 + R_right)
     sum:      R_ab = sum_ij r_ai r_bj R_ij + mask
@@ -41,9 +42,9 @@ from socratic.inference.covariance import (
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.likelihood import LogValues, Products, join_repetitions, sum_products
 from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
-from socratic.inference.rows import check_rows, chunk_rows, is_recording, map_chunks, values_per_row
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import finite_or_zero, log_or_dead, sqrt_or_zero
+from socratic.numerics import finite_or_zero, is_recording, log_or_dead, sqrt_or_zero
 
 MaskKind = Literal["edge", "unit"]
 CovarianceKind = Literal["exact", "independent", "upper"]
@@ -237,7 +238,7 @@ def tdi(
 
 
 def covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
-    """Numbers held for the covariances of one row: of two layers at a time, with their scaled copies."""
+    """Numbers held for the covariances of one row, with their scaled copies."""
     power = 2 if covariance == "exact" else 1
     layers = [*circuit.inner_layers(), *circuit.root_branches()]
     return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)

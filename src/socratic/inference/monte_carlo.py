@@ -145,8 +145,8 @@ def _summarise(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
     total = square = information = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
     dtype = log_prior.dtype
     for log_joint in log_joints:
-        alive = torch.isfinite(log_joint).any(-1, keepdim=True)
-        posterior = class_shares(log_joint).to(total.dtype) * alive
+        alive = (log_joint != -torch.inf).any(-1, keepdim=True)
+        posterior = class_shares(log_joint, log_prior).to(total.dtype) * alive
         total, square = total + posterior, square + posterior * posterior
         information = information + entropy(posterior)
         alive_count = alive_count + alive

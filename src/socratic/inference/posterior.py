@@ -56,7 +56,8 @@ class Posterior:
 
 def entropy(probabilities: Tensor) -> Tensor:
     """Entropy in nats over the last axis."""
-    return torch.special.entr(probabilities).sum(-1)
+    # Certainty has no gradient: the derivative of p log p at 0 is infinite, and would meet a zero.
+    return torch.special.entr(torch.where(probabilities == 0, 1.0, probabilities)).sum(-1)
 
 
 def log_class_prior(class_prior: Sequence[float] | Tensor | None, n_classes: int, like: Tensor) -> Tensor:
@@ -80,10 +81,10 @@ def log_class_prior(class_prior: Sequence[float] | Tensor | None, n_classes: int
     return torch.log(prior / prior.sum()).to(device=like.device, dtype=like.dtype)
 
 
-def class_shares(log_joint: Tensor) -> Tensor:
-    """Softmax over classes (..., C) that falls back to uniform where no class is alive."""
-    alive = torch.isfinite(log_joint).any(-1, keepdim=True)
-    return torch.softmax(torch.where(alive, log_joint, torch.zeros_like(log_joint)), dim=-1)
+def class_shares(log_joint: Tensor, log_prior: Tensor) -> Tensor:
+    """Softmax over classes (..., C) that falls back to the prior (C,) where no class is alive."""
+    dead = (log_joint == -torch.inf).all(-1, keepdim=True)
+    return torch.softmax(torch.where(dead, log_prior, log_joint), dim=-1)
 
 
 def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: Tensor) -> Posterior:
@@ -105,7 +106,7 @@ def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: T
     relative_covariance : Tensor (N, C, C)
     log_prior : Tensor (C,)
     """
-    shares = class_shares(log_mean + log_prior)
+    shares = class_shares(log_mean + log_prior, log_prior)
     drift = (relative_covariance @ shares.unsqueeze(-1)).squeeze(-1)  # (R pi)_i
     common = (shares * drift).sum(-1, keepdim=True)  # pi' R pi
     variances = relative_covariance.diagonal(dim1=-2, dim2=-1)

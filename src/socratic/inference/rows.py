@@ -11,6 +11,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.errors import check_count
+from socratic.numerics import is_recording
 
 Result = TypeVar("Result")
 
@@ -34,15 +35,18 @@ def check_rows(circuit: Circuit, x: Any) -> Tensor:
 
 
 def _as_tensor(x: Any) -> Tensor:
-    array = np.asarray(x)  # not torch.as_tensor: it would take lists of floats as float32
-    if array.dtype.kind not in "biufc":
+    try:
+        array = np.asarray(x)  # not torch.as_tensor: it would take lists of floats as float32
+    except ValueError as error:
+        raise ValueError(f"x must be an array or tensor of numbers, with rows of equal length; {error}") from None
+    if array.dtype.kind not in "biufc" or isinstance(x, np.ma.MaskedArray):
         raise ValueError(f"x must be an array or tensor of numbers; got {type(x).__name__} of type {array.dtype}")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    # torch shares memory with arrays that are writable, of native byte order and run forwards; others are copied.
+    if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
     return torch.as_tensor(array)
-
-
-def is_recording(rows: Tensor) -> bool:
-    """Whether operations are being traced or captured, so that values cannot be looked at."""
-    return torch.compiler.is_compiling() or (rows.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _check_values(circuit: Circuit, rows: Tensor, given: Tensor) -> None:
@@ -78,7 +82,7 @@ def chunk_rows(circuit: Circuit, entries_per_row: int, chunk_size: int | None) -
 
 def values_per_row(circuit: Circuit) -> int:
     """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
-    leaves = 4 * sum(group.slot_index.numel() for group in circuit.leaves.leaf_groups())
+    leaves = sum((group.family.n_statistics + 1) * group.slot_index.numel() for group in circuit.leaves.leaf_groups())
     nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
     widest = 0
     for layer in [*circuit.inner_layers(), *circuit.root_branches()]:

@@ -1,0 +1,69 @@
+"""Checkpoints: the state of a training in a file, from which an interrupted one resumes to the same result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.storage import read_tensors, write_tensors
+from socratic.errors import ModelFileError
+from socratic.learning.settings import Epoch, Rows, TrainingSettings
+
+FORMAT = "socratic.checkpoint"
+VERSION = 1
+
+
+class Checkpoint:
+    """A file that holds the latest state of one training, named by what is trained on what.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Written completely or not at all, after every epoch.
+    fingerprint : str
+        Identifies circuit, data and settings; a file with another one is not resumed from but replaced.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path, self.fingerprint = path, fingerprint
+
+    def save(self, tensors: dict[str, Tensor], epochs: Sequence[Epoch], extra: dict[str, Any]) -> None:
+        """Replace the file by this state."""
+        state = {"fingerprint": self.fingerprint, "epochs": [list(epoch) for epoch in epochs], "extra": extra}
+        write_tensors(self.path, FORMAT, VERSION, tensors, state)
+
+    def load(self) -> tuple[dict[str, Tensor], list[Epoch], dict[str, Any]] | None:
+        """The state in the file, or None if there is none for this training."""
+        if not self.path.is_file():
+            return None
+        try:
+            tensors, state = read_tensors(self.path, FORMAT, VERSION)
+        except ModelFileError:
+            return None
+        if state.get("fingerprint") != self.fingerprint:
+            return None
+        return tensors, [Epoch(*row) for row in state["epochs"]], state["extra"]
+
+    def remove(self) -> None:
+        """Delete the file, once the training is over."""
+        self.path.unlink(missing_ok=True)
+
+
+def fingerprint(circuit: Circuit, rows: Sequence[Rows], settings: TrainingSettings) -> str:
+    """A digest of everything that decides the result of a training."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([circuit.to_config(), asdict(settings), torch.__version__]).encode())
+    for part in rows:
+        for tensor in part:
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+    for parameter in circuit.parameters():
+        digest.update(parameter.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,164 @@
+"""Gradient training: Adam with warm-up and decay, the hybrid objective, early stopping, resumable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.inference.likelihood import log_likelihood, training_log_likelihood
+from socratic.learning.checkpoint import Checkpoint, fingerprint
+from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+
+WARM_UP = 0.1
+"""Share of the steps over which the learning rate rises."""
+
+
+def objective(
+    log_values: Tensor, rows: Rows, log_prior: Tensor, n_features: int, cross_entropy_weight: float
+) -> Tensor:
+    """Weighted mean of lambda * cross-entropy + (1 - lambda) * negative log-likelihood per variable."""
+    joint = log_values + log_prior
+    own = joint.gather(1, rows.y.unsqueeze(1)).squeeze(1)
+    loss = (cross_entropy_weight - 1.0) / n_features * own
+    if cross_entropy_weight > 0.0:
+        loss = loss + cross_entropy_weight * (torch.logsumexp(joint, 1) - own)
+    return (loss * rows.weight).sum() / rows.weight.sum()
+
+
+def learning_rate_factor(step: int, n_steps: int) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    rising = max(1.0, WARM_UP * n_steps)
+    if step < rising:
+        return (step + 1) / rising
+    return 0.5 * (1.0 + math.cos(math.pi * (step - rising) / max(1.0, n_steps - rising)))
+
+
+def fit_gradient(
+    circuit: Circuit,
+    rows: Rows,
+    settings: TrainingSettings,
+    log_prior: Tensor,
+    *,
+    validation: Rows | None = None,
+    checkpoint: Path | None = None,
+    progress: Callable[[Epoch], None] | None = None,
+) -> History:
+    """Train ``circuit`` in place and keep the parameters of the best epoch (the last without validation rows).
+
+    Parameters
+    ----------
+    circuit : Circuit
+    rows : Rows
+        On the circuit's device.
+    settings : TrainingSettings
+    log_prior : Tensor (C,)
+        Log-probabilities of the classes.
+    validation : Rows, optional
+        Rows to measure progress on.
+    checkpoint : Path, optional
+        File to keep the state in. If it holds an earlier state of the same training, that is resumed; the result is
+        the same as without the interruption. Removed at the end.
+    progress : callable, optional
+        Called after every epoch.
+    """
+    kept = [rows] if validation is None else [rows, validation]
+    store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, kept, settings))
+    n_batches = math.ceil(len(rows) / settings.batch_size)
+    optimiser = torch.optim.Adam(circuit.parameters(), lr=settings.learning_rate)
+    names = [name for name, _ in circuit.named_parameters()]
+    epochs: list[Epoch] = []
+    best, best_state = -1, _copy(circuit)
+    resumed = None if store is None else store.load()
+    if resumed is not None:
+        tensors, epochs, extra = resumed
+        best = extra["best"]
+        best_state = _restore(circuit, optimiser, tensors, names)
+    for number in range(len(epochs), settings.n_epochs):
+        loss = _epoch(circuit, rows, settings, log_prior, optimiser, number, n_batches)
+        validation_loss = math.nan
+        if validation is not None:
+            validation_loss = _validate(circuit, validation, settings, log_prior)
+        epochs.append(Epoch(number, loss, validation_loss))
+        if validation is None or best < 0 or validation_loss < epochs[best].validation_loss:
+            best, best_state = number, _copy(circuit)
+        if store is not None:
+            store.save(_state(circuit, optimiser, best_state, names), epochs, {"best": best})
+        if progress is not None:
+            progress(epochs[-1])
+        if settings.patience is not None and number - best >= settings.patience:
+            break
+    circuit.load_state_dict(best_state)
+    if store is not None:
+        store.remove()
+    return History(tuple(epochs), best)
+
+
+def _epoch(
+    circuit: Circuit,
+    rows: Rows,
+    settings: TrainingSettings,
+    log_prior: Tensor,
+    optimiser: torch.optim.Optimizer,
+    number: int,
+    n_batches: int,
+) -> float:
+    # Order and masks depend on the seed and the epoch alone: that is what makes a resumed training the same.
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(2 * (settings.seed + 7919 * number)))
+    masks = torch.Generator(circuit.device).manual_seed(2 * (settings.seed + 7919 * number) + 1)
+    total = torch.zeros((), dtype=torch.float64, device=circuit.device)
+    for index, batch in enumerate(order.to(rows.x.device).split(settings.batch_size)):
+        part = rows.take(batch)
+        for group in optimiser.param_groups:
+            factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches)
+            group["lr"] = settings.learning_rate * factor
+        values = training_log_likelihood(
+            circuit, part.x, dropout=settings.dropout, leaf_dropout=settings.leaf_dropout, generator=masks
+        )
+        loss = objective(values, part, log_prior, circuit.n_features, settings.cross_entropy_weight)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        total += loss.detach() * len(part)
+    return float(total) / len(rows)
+
+
+@torch.no_grad()
+def _validate(circuit: Circuit, rows: Rows, settings: TrainingSettings, log_prior: Tensor) -> float:
+    values = log_likelihood(circuit, rows.x)
+    return float(objective(values, rows, log_prior, circuit.n_features, settings.cross_entropy_weight))
+
+
+def _copy(circuit: Circuit) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in circuit.state_dict().items()}
+
+
+def _state(
+    circuit: Circuit, optimiser: torch.optim.Optimizer, best: dict[str, Tensor], names: list[str]
+) -> dict[str, Tensor]:
+    """Everything to resume from: parameters, the best ones, and Adam's moments."""
+    tensors = {f"current/{name}": tensor for name, tensor in circuit.state_dict().items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
+    for number, values in optimiser.state_dict()["state"].items():
+        tensors |= {f"adam/{key}/{names[number]}": value for key, value in values.items()}
+    return tensors
+
+
+def _restore(
+    circuit: Circuit, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], names: list[str]
+) -> dict[str, Tensor]:
+    """Undo :func:`_state`; return the best parameters."""
+
+    def under(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+    circuit.load_state_dict(under("current/"))
+    state = optimiser.state_dict()
+    keys = {name.split("/")[1] for name in tensors if name.startswith("adam/")}
+    state["state"] = {number: {key: tensors[f"adam/{key}/{name}"] for key in keys} for number, name in enumerate(names)}
+    optimiser.load_state_dict(state)
+    return {name: tensor.to(circuit.device) for name, tensor in under("best/").items()}

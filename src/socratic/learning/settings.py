@@ -1,0 +1,86 @@
+"""What training needs to know and what it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from socratic.errors import check_count, check_rate
+
+
+class Rows(NamedTuple):
+    """Rows of data: values (N, V), class numbers (N,) and positive weights (N,)."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+    def take(self, index: Tensor) -> Rows:
+        """Some of the rows."""
+        return Rows(self.x[index], self.y[index], self.weight[index])
+
+    def to(self, device: torch.device) -> Rows:
+        """The same rows on another device."""
+        return Rows(self.x.to(device), self.y.to(device), self.weight.to(device))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of gradient training.
+
+    Parameters
+    ----------
+    n_epochs, batch_size : int
+        Passes over the rows, and rows per step.
+    learning_rate : float
+        Peak of the schedule: a linear warm-up over the first tenth of the steps, then a cosine to zero.
+    cross_entropy_weight : float
+        The lambda of the RAT-SPN paper: 1 trains the class posterior alone, 0 the likelihood per variable alone.
+    dropout, leaf_dropout : float
+        Dropout in training, on the children of sums and on univariate leaves.
+    patience : int or None
+        Stop after this many epochs without a better validation loss; None: never.
+    seed : int
+        Decides the order of rows and the masks.
+    """
+
+    n_epochs: int
+    batch_size: int
+    learning_rate: float = 0.02
+    cross_entropy_weight: float = 1.0
+    dropout: float = 0.0
+    leaf_dropout: float = 0.0
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("n_epochs", self.n_epochs)
+        check_count("batch_size", self.batch_size)
+        check_rate("dropout", self.dropout)
+        check_rate("leaf_dropout", self.leaf_dropout)
+        if not 0.0 <= self.cross_entropy_weight <= 1.0:
+            raise ValueError(f"cross_entropy_weight must be between 0 and 1; got {self.cross_entropy_weight!r}")
+        if not self.learning_rate > 0.0:
+            raise ValueError(f"learning_rate must be positive; got {self.learning_rate!r}")
+
+
+class Epoch(NamedTuple):
+    """One epoch: its number, the mean training loss, and the validation loss (NaN without validation rows)."""
+
+    number: int
+    loss: float
+    validation_loss: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs of a training, and the number of the one whose parameters were kept."""
+
+    epochs: tuple[Epoch, ...]
+    best: int
