@@ -17,7 +17,7 @@ $(VENV)/.benchmarks: $(VENV)/.installed
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/digits.py
+	$(BIN)/socratic demo
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -25,10 +25,10 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
 test-slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks
 	$(BIN)/python -m benchmarks.run

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from socratic import data as data
     from socratic import distributions as distributions
     from socratic import families as families
     from socratic.circuit import Circuit as Circuit
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
+    from socratic.errors import DataFileError as DataFileError
     from socratic.errors import ModelFileError as ModelFileError
+    from socratic.estimators import CircuitClassifier as CircuitClassifier
+    from socratic.estimators import CircuitDensity as CircuitDensity
+    from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
+    from socratic.estimators import Uncertainty as Uncertainty
+    from socratic.estimators import load_classifier as load_classifier
     from socratic.inference import Moments as Moments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import log_likelihood as log_likelihood
@@ -45,10 +52,17 @@ _HOMES = {
         "tdi",
         "training_log_likelihood",
     ),
-    "socratic.errors": ("ModelFileError",),
+    "socratic.errors": ("DataFileError", "ModelFileError"),
+    "socratic.estimators": (
+        "CircuitClassifier",
+        "CircuitDensity",
+        "CircuitOutlierDetector",
+        "Uncertainty",
+        "load_classifier",
+    ),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = ("distributions", "families")
+_MODULES = ("data", "distributions", "families")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +23,22 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def rewrite(path: Path, **changes: object) -> None:
-    """Change the configuration of a model file, keeping its tensors."""
+def header_of(path: Path) -> dict[str, Any]:
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-    config = json.loads(metadata["config"])
-    config.update(changes)
-    save_file(load_file(path), path, metadata={**metadata, "config": json.dumps(config)})
+        return json.loads(file.metadata()["socratic"])
+
+
+def rewrite(path: Path, header: dict[str, Any] | str, tensors: dict[str, torch.Tensor] | None = None) -> None:
+    """Write a model file anew with another header or other tensors."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    save_file(load_file(path) if tensors is None else tensors, path, metadata={"socratic": text})
+
+
+def reconfigure(path: Path, **changes: object) -> None:
+    """Change the configuration of a model file, keeping its tensors."""
+    header = header_of(path)
+    header["config"].update(changes)
+    rewrite(path, header)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +72,7 @@ def test_saving_leaves_nothing_else_and_replaces_whole_files(tmp_path: Path) -> 
 
 
 def test_endless_nesting_is_refused(model: Path) -> None:
-    with safe_open(model, framework="pt") as file:
-        metadata = file.metadata()
-    save_file(load_file(model), model, metadata={**metadata, "config": "[" * 200_000})
+    rewrite(model, "[" * 200_000)
     with pytest.raises(ModelFileError, match="its configuration is not readable"):
         socratic.load(model)
 
@@ -98,7 +106,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is damaged or no model file"):
         socratic.load(path)
     save_file({"x": torch.zeros(2)}, path)
-    with pytest.raises(ModelFileError, match=r"no socratic\.circuit: it is no socratic model"):
+    with pytest.raises(ModelFileError, match=r"no socratic\.circuit: socratic did not write it"):
         socratic.load(path)
 
 
@@ -110,11 +118,23 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
 
 
 def test_another_version_is_named(model: Path) -> None:
-    with safe_open(model, framework="pt") as file:
-        metadata = file.metadata()
-    save_file(load_file(model), model, metadata={**metadata, "version": "99"})
-    with pytest.raises(ModelFileError, match="format version '99'; this version of socratic reads '1'"):
+    rewrite(model, {**header_of(model), "version": 99})
+    with pytest.raises(ModelFileError, match="format version 99; this version of socratic reads 1"):
         socratic.load(model)
+    rewrite(model, {**header_of(model), "format": "socratic.other"})
+    with pytest.raises(ModelFileError, match=r"is no socratic\.circuit: it is a socratic\.other"):
+        socratic.load(model)
+    rewrite(model, {"format": "socratic.circuit"})
+    with pytest.raises(ModelFileError, match="its configuration is not readable"):
+        socratic.load(model)
+
+
+def test_equal_circuits_are_equal_files(tmp_path: Path) -> None:
+    files = []
+    for number in range(10):
+        socratic.rat_spn(4, 2, depth=1).save(tmp_path / str(number))
+        files.append((tmp_path / str(number)).read_bytes())
+    assert len(set(files)) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,28 +156,24 @@ def test_another_version_is_named(model: Path) -> None:
     ],
 )
 def test_configurations_that_do_not_fit_are_refused(model: Path, changes: dict[str, object], message: str) -> None:
-    rewrite(model, **changes)
+    reconfigure(model, **changes)
     with pytest.raises(ModelFileError, match=message):
         socratic.load(model)
 
 
 def test_missing_and_unknown_parameters_are_named(model: Path) -> None:
-    with safe_open(model, framework="pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(model)
-    save_file({**tensors, "extra": torch.zeros(1)}, model, metadata=metadata)
+    header, tensors = header_of(model), load_file(model)
+    rewrite(model, header, {**tensors, "extra": torch.zeros(1)})
     with pytest.raises(ModelFileError, match="the parameter 'extra' is unknown"):
         socratic.load(model)
     name = sorted(tensors)[0]
-    save_file({key: value for key, value in tensors.items() if key != name}, model, metadata=metadata)
+    rewrite(model, header, {key: value for key, value in tensors.items() if key != name})
     with pytest.raises(ModelFileError, match=f"the parameter '{name}' is missing"):
         socratic.load(model)
 
 
 def test_parameters_of_other_types_are_refused(model: Path) -> None:
-    with safe_open(model, framework="pt") as file:
-        metadata = file.metadata()
-    save_file({name: tensor.long() for name, tensor in load_file(model).items()}, model, metadata=metadata)
+    rewrite(model, header_of(model), {name: tensor.long() for name, tensor in load_file(model).items()})
     with pytest.raises(ModelFileError, match=r"its parameters are of the types \['torch.int64'\]"):
         socratic.load(model)
 

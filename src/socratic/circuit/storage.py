@@ -21,6 +21,8 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.errors import ModelFileError
 
+ENTRY = "socratic"
+"""The name of the metadata entry that holds everything but the tensors."""
 FORMAT = "socratic.circuit"
 VERSION = 1
 
@@ -32,7 +34,8 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    metadata = {"format": kind, "version": str(version), "config": json.dumps(config)}
+    # One entry: safetensors writes several in random order, and equal models should be equal files.
+    metadata = {ENTRY: json.dumps({"format": kind, "version": version, "config": config})}
     target = path.resolve()  # through links: the link stays, the file is replaced
     draft = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
@@ -111,17 +114,19 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _config_of(source: Path, metadata: dict[str, str], kind: str, version: int) -> dict[str, Any]:
-    if metadata.get("format") != kind:
-        found = metadata.get("format", "no socratic model")
-        raise ModelFileError(f"{source} is a safetensors file but no {kind}: it is {found}")
-    if metadata.get("version") != str(version):
-        raise ModelFileError(
-            f"{source} has format version {metadata.get('version')!r}; this version of socratic reads '{version}'"
-        )
+    if ENTRY not in metadata:
+        raise ModelFileError(f"{source} is a safetensors file but no {kind}: socratic did not write it")
     try:
-        config = json.loads(metadata["config"])
-    except (KeyError, ValueError, RecursionError) as error:
+        header = json.loads(metadata[ENTRY])
+        found, found_version, config = header["format"], header["version"], header["config"]
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{source} is damaged: its configuration is not readable ({error})") from error
+    if found != kind:
+        raise ModelFileError(f"{source} is no {kind}: it is a {found}")
+    if found_version != version:
+        raise ModelFileError(
+            f"{source} has format version {found_version!r}; this version of socratic reads {version!r}"
+        )
     if not isinstance(config, dict):
         raise ModelFileError(f"{source} is damaged: its configuration is no mapping")
     return config

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.storage import read_tensors, write_tensors
-from socratic.errors import ModelFileError
 from socratic.learning.settings import Epoch, Rows, TrainingSettings
 
 FORMAT = "socratic.checkpoint"
@@ -41,13 +40,16 @@ class Checkpoint:
         write_tensors(self.path, FORMAT, VERSION, tensors, state)
 
     def load(self) -> tuple[dict[str, Tensor], list[Epoch], dict[str, Any]] | None:
-        """The state in the file, or None if there is none for this training."""
+        """The state in the file, or None if there is none for this training.
+
+        Raises
+        ------
+        ModelFileError
+            If there is a file that is no checkpoint: it would be replaced.
+        """
         if not self.path.is_file():
             return None
-        try:
-            tensors, state = read_tensors(self.path, FORMAT, VERSION)
-        except ModelFileError:
-            return None
+        tensors, state = read_tensors(self.path, FORMAT, VERSION)
         if state.get("fingerprint") != self.fingerprint:
             return None
         return tensors, [Epoch(*row) for row in state["epochs"]], state["extra"]
@@ -62,7 +64,7 @@ def fingerprint(circuit: Circuit, rows: Sequence[Rows], settings: TrainingSettin
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([circuit.to_config(), asdict(settings), torch.__version__]).encode())
     for part in rows:
-        for tensor in part:
+        for tensor in (part.x, part.y, part.weight):
             digest.update(tensor.detach().cpu().numpy().tobytes())
     for parameter in circuit.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())

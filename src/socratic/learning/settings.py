@@ -11,7 +11,8 @@ from torch import Tensor
 from socratic.errors import check_count, check_rate
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Rows:
     """Rows of data: values (N, V), class numbers (N,) and positive weights (N,)."""
 
     x: Tensor

@@ -1,0 +1,1 @@
+"""The command line: ``socratic fit``, ``predict``, ``evaluate``, ``info`` and ``demo``."""

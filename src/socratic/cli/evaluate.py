@@ -1,0 +1,168 @@
+"""``socratic evaluate``: how good predictions, doubts and verdicts are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from socratic.cli.failures import UserError, no_such_column
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.table import Table
+
+    from socratic.cli.scoring import Scored, Scorer
+    from socratic.cli.tabular import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The rows of a table as a model sees them, with their classes as numbers if they are known."""
+
+    scored: Scored
+    classes: np.ndarray | None
+    n_dropped: int
+
+    @property
+    def scores(self) -> dict[str, np.ndarray]:
+        """Scores (N,), each higher for more unusual rows."""
+        return {
+            "p-value": -self.scored.p_value,
+            "entropy": self.scored.entropy,
+            "log-likelihood": -self.scored.log_likelihood,
+        }
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Table with known classes.")],
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
+    ood: Annotated[
+        Path | None, typer.Option(metavar="OTHER", help="Table of rows that are unlike the training data.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw plots into a folder, as PNG and SVG.")
+    ] = None,
+    drop_missing_target: Annotated[
+        bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Measure predictions and rejection on rows with known classes, and how well other rows are told apart."""
+    from socratic.cli.tabular import open_source
+
+    source = open_source(data)
+    if target not in source.names:
+        raise no_such_column(data, [target], source.names)
+    other = None if ood is None else open_source(ood)
+    if plots is not None:
+        from socratic.cli.plots import prepare
+
+        prepare(plots)
+    from socratic.cli.console import output, waiting
+    from socratic.cli.scoring import Scorer, load_model
+
+    with waiting("reading the model"):
+        scorer = Scorer(load_model(model, device, jobs))
+    for table in [source] if other is None else [source, other]:
+        scorer.check_columns(table)
+    known = collect(scorer, source, target, drop_missing_target)
+    unknown = None if other is None else collect(scorer, other, None, False)
+    scorer.warn_of_unknown()
+    console = output()
+    console.print(_measures(known, scorer.model.rejection_rate))
+    if unknown is not None:
+        console.print(_detection(known, unknown))
+    if plots is not None:
+        from socratic.cli.plots import draw_all
+
+        for path in draw_all(plots, known, unknown, scorer.model.rejection_rate):
+            console.print(f"written {path}", soft_wrap=True)
+
+
+def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool) -> Results:
+    """Score a whole table; what is kept of each row is a few numbers."""
+    import numpy as np
+
+    from socratic.cli.console import watched
+    from socratic.cli.scoring import Scored
+    from socratic.cli.training import text_labels
+
+    parts: list[Scored] = []
+    texts: list[np.ndarray] = []
+    for chunk in watched(source, f"reading {source.path.name}"):
+        parts.append(scorer.score(chunk))
+        if target is not None:
+            texts.append(chunk.texts(target))
+    columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Scored)}
+    if target is None:
+        return Results(Scored(**columns), None, 0)
+    labels = np.concatenate(texts)
+    kept = np.ones(len(labels), dtype=bool)
+    if drop_missing_target:
+        kept = np.array([text is not None for text in labels.tolist()])
+        if not kept.any():
+            raise UserError(f"{source.path}: the target {target!r} is missing in every row")
+    classes = _class_numbers(scorer, text_labels(labels[kept], source.path, target), source.path, target)
+    return Results(Scored(**{name: values[kept] for name, values in columns.items()}), classes, int((~kept).sum()))
+
+
+def _class_numbers(scorer: Scorer, labels: np.ndarray, path: Path, target: str) -> np.ndarray:
+    import numpy as np
+
+    from socratic.cli.values import Categories, shorten
+
+    known = scorer.model.classes_.tolist()
+    values, strange = Categories(known).match(labels)
+    if strange:
+        some = ", ".join(str(label) for label in known[:8]) + (", ..." if len(known) > 8 else "")
+        raise UserError(
+            f"{path}: the target {target!r} holds {shorten(strange[0])} ({len(strange)} such rows), which is no class "
+            f"of the model ({some}); leave these rows out, or give them as --ood"
+        )
+    number = {label: place for place, label in enumerate(known)}
+    return np.array([number[value] for value in values.tolist()])
+
+
+def _measures(known: Results, rate: float) -> Table:
+    import numpy as np
+    from rich.table import Table
+
+    from socratic.uncertainty.metrics import accuracy, brier_score, expected_calibration_error, risk_coverage
+
+    scored, classes = known.scored, known.classes
+    assert classes is not None
+    shares = scored.probabilities
+    own = shares[np.arange(len(classes)), classes]
+    correct = shares.argmax(1) == classes
+    accepted = ~scored.rejected
+    table = Table("measure", "value", box=None, pad_edge=False, header_style="bold")
+    table.add_row("rows", f"{len(classes):,}" + (f" ({known.n_dropped:,} left out)" if known.n_dropped else ""))
+    table.add_row("accuracy", f"{accuracy(shares, classes):.4f}")
+    table.add_row("log-loss", f"{-np.log(np.maximum(own, np.finfo(float).tiny)).mean():.4f}")
+    table.add_row("Brier score", f"{brier_score(shares, classes):.4f}")
+    table.add_row("calibration error (ECE)", f"{expected_calibration_error(shares, classes):.4f}")
+    for name in ("p-value", "entropy"):
+        area = risk_coverage(known.scores[name], correct).area
+        table.add_row(f"area under risk-coverage, by {name}", f"{area:.4f}")
+    table.add_row("rejected", f"{scored.rejected.mean():.4f} (asked for at most {rate:g} of familiar rows)")
+    table.add_row("accuracy on accepted rows", f"{correct[accepted].mean():.4f}" if accepted.any() else "none accepted")
+    return table
+
+
+def _detection(known: Results, unknown: Results) -> Table:
+    from rich.table import Table
+
+    from socratic.uncertainty.metrics import aupr, auroc, fpr_at_95
+
+    title = f"telling {len(unknown.scored.p_value):,} other rows apart"
+    table = Table("score", "AUROC", "AUPR", "FPR95", title=title, box=None, pad_edge=False, header_style="bold")
+    for name, scores in known.scores.items():
+        pair = scores, unknown.scores[name]
+        table.add_row(name, *(f"{measure(*pair):.4f}" for measure in (auroc, aupr, fpr_at_95)))
+    table.add_row("rejected", f"{unknown.scored.rejected.mean():.1%} of them", "", "")
+    return table

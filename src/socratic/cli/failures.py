@@ -1,0 +1,85 @@
+"""Mistakes become one line on stderr and exit code 2; anything else is a bug and keeps its traceback."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+USER_MISTAKE = 2
+INTERRUPTED = 130
+
+
+class UserError(Exception):
+    """A mistake of the user: the message names the problem and the fix."""
+
+
+def complain(message: object) -> None:
+    """Print one line on stderr, whatever the message holds."""
+    print(f"socratic: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+
+
+def run_guarded(action: Callable[[], int | None]) -> int:
+    """Run ``action`` and return the exit code, having said what went wrong in one line."""
+    from socratic.cli.parsing import UsageError
+
+    try:
+        code = action() or 0
+    except (UserError, MemoryError) as error:
+        complain(str(error) or "out of memory: use fewer rows or columns")
+        return USER_MISTAKE
+    except UsageError as error:
+        hint = getattr(getattr(error, "ctx", None), "command_path", "socratic")
+        complain(f"{error.format_message().rstrip('.')} (see '{hint} --help')")
+        return USER_MISTAKE
+    except OSError as error:
+        complain(_describe(error))
+        return USER_MISTAKE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        complain("interrupted")
+    return code
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """Errors with which the library refuses arguments, data or files are mistakes of the user."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def no_such_column(path: Path, missing: Sequence[str], names: Sequence[str], what: str = "column") -> UserError:
+    """The error for columns that are not in a file, with names that look like them."""
+    few, more = list(missing[:5]), len(missing) - 5
+    listed = ", ".join(repr(name) for name in few) + (f" and {more} more" if more > 0 else "")
+    alike = {name: close_names(name, names) for name in few}
+    hints = "; ".join(
+        f"did you mean {' or '.join(map(repr, found))}{'' if len(few) == 1 else f' for {name!r}'}?"
+        for name, found in alike.items()
+        if found
+    )
+    if not hints:
+        shown = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+        hints = f"it has {shown}"
+    plural = what if len(missing) == 1 else f"{what}s"
+    return UserError(f"{path} has no {plural} {listed}; {hints}")
+
+
+def close_names(name: str, names: Iterable[str]) -> list[str]:
+    """At most two names that look like this one, whatever their case."""
+    folded = {other.strip().casefold(): other for other in names}
+    matches = difflib.get_close_matches(name.strip().casefold(), folded, n=2, cutoff=0.7)
+    return [folded[match] for match in matches]
+
+
+def _describe(error: OSError) -> str:
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    if isinstance(error, PermissionError):
+        return f"no permission for {error.filename}; choose another place or change its permissions"
+    return f"{error.filename}: {error.strerror}"

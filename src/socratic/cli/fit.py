@@ -1,0 +1,160 @@
+"""``socratic fit``: train a classifier on a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from socratic.cli.failures import UserError, library_errors
+from socratic.cli.parsing import check_share, check_writable, parse_dropout, parse_leaves
+
+if TYPE_CHECKING:
+    from socratic.estimators import CircuitClassifier
+
+SHOWN_COLUMNS = 30
+
+
+def fit(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Table to learn from: .csv, .csv.gz or .parquet.")],
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="The model file to write.")],
+    leaf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=FAMILY",
+            help="Leaf family of a column: gaussian, bernoulli, categorical or binomial. May be repeated.",
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out. May be repeated.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with the weights of rows.")] = None,
+    drop_missing_target: Annotated[
+        bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
+    ] = False,
+    dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
+    rejection_rate: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of familiar rows to reject, at most.")
+    ] = 0.05,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; by default chosen by their number.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")] = 0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the state of the training here; run again to resume from it."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train a classifier on a table and write it to a file.
+
+    Numbers become gaussian leaves, true and false bernoulli ones, text categorical ones. Empty cells and NA are
+    missing values, which the model takes as they are.
+    """
+    leaves = parse_leaves(leaf or [])
+    rate, share = parse_dropout(dropout), check_share("--rejection-rate", rejection_rate)
+    check_writable(output, train)
+    if checkpoint is not None:
+        check_writable(checkpoint, train)
+        if checkpoint.absolute() == output.absolute():
+            raise UserError(f"--checkpoint and --output are both {output}; choose another file for one of them")
+    from socratic.cli.training import read_training
+
+    table = read_training(
+        train,
+        target,
+        leaves=leaves,
+        drop=drop or [],
+        weight=weight,
+        drop_missing_target=drop_missing_target,
+        quiet=quiet,
+    )
+    model = _train(
+        table,
+        quiet=quiet,
+        leaf=leaves or None,
+        dropout=rate,
+        rejection_rate=share,
+        n_epochs=epochs or "auto",
+        random_state=seed,
+        checkpoint=checkpoint,
+        n_jobs=jobs,
+        device=device,
+    )
+    # How the training was watched and kept is no part of what was learnt.
+    model.set_params(checkpoint=None, verbose=False)
+    model.save(output)
+    if not quiet:
+        _summarise(model, table, output)
+
+
+def _train(table: Any, *, quiet: bool, **settings: Any) -> CircuitClassifier:
+    from socratic.cli.console import on_terminal, waiting
+
+    with waiting("starting", quiet):
+        import rich
+
+        from socratic.cli.scoring import check_device
+        from socratic.estimators import CircuitClassifier
+
+        check_device(settings["device"])
+        if settings["checkpoint"] is not None:
+            _check_checkpoint(settings["checkpoint"], quiet)
+        if not quiet:
+            _show_columns(table, settings["leaf"])
+    rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
+    model = CircuitClassifier(**settings, verbose=on_terminal() and not quiet)
+    with library_errors():
+        return model.fit(table.features, table.labels, table.weight)
+
+
+def _check_checkpoint(path: Path, quiet: bool) -> None:
+    """Raise if there is a file that is no checkpoint: training would overwrite it."""
+    if not path.exists():
+        return
+    from socratic.circuit.storage import read_config
+    from socratic.cli.failures import complain
+    from socratic.errors import ModelFileError
+    from socratic.learning.checkpoint import FORMAT, VERSION
+
+    try:
+        done = len(read_config(path, FORMAT, VERSION)["epochs"])
+    except (ModelFileError, LookupError, TypeError):
+        raise UserError(f"{path} is there and is no checkpoint of a training; name another file for it") from None
+    if not quiet:
+        complain(f"found {path} after {done} epochs: resuming from it if data and settings are the same")
+
+
+def _show_columns(table: Any, leaves: dict[str, str] | None) -> None:
+    import numpy as np
+
+    from socratic.cli.console import output
+    from socratic.cli.info import column_table
+    from socratic.estimators.tables import fit_table, raw_table
+
+    with library_errors():
+        used = np.ones(len(table.labels), dtype=bool) if table.weight is None else table.weight > 0
+        columns = fit_table(raw_table(table.features), used, leaves).columns
+    output().print(column_table(columns, SHOWN_COLUMNS, scaled=False))
+
+
+def _summarise(model: CircuitClassifier, table: Any, path: Path) -> None:
+    from socratic.cli.console import output
+    from socratic.cli.info import describe_calibration, facts
+
+    rows = f"{len(table.labels):,}"
+    if table.n_dropped:
+        rows += f" ({table.n_dropped:,} without a class left out)"
+    lines = {
+        "rows": rows,
+        "classes": f"{len(model.classes_)}",
+        "epochs": f"{model.n_iter_} (best: {model.history_.best + 1})",
+        "dropout": f"{model.dropout_:g}",
+        "calibration": describe_calibration(model),
+        "written": str(path),
+    }
+    output().print(facts(lines))

@@ -1,0 +1,107 @@
+"""``socratic info``: what a model file holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from socratic.estimators import CircuitClassifier
+
+SHOWN_CLASSES = 20
+
+
+def info(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
+    all_columns: Annotated[bool, typer.Option("--all", help="List every column, not only the first ones.")] = False,
+) -> None:
+    """Say what a model file holds."""
+    from socratic.cli.console import output, waiting
+    from socratic.cli.scoring import load_model
+
+    with waiting("reading the model"):
+        loaded = load_model(model, "cpu")
+    console = output()
+    console.print(facts(_describe(loaded, model)))
+    console.print(column_table(loaded.table_.columns, None if all_columns else 30))
+
+
+def facts(lines: Mapping[str, str]) -> Table:
+    """Names and values, one below the other."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in lines.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def column_table(columns: Sequence[Any], limit: int | None, scaled: bool = True) -> Table:
+    """The leaf family of each column; beyond ``limit`` columns the rest is counted.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    limit : int or None
+    scaled : bool
+        Whether the columns have been standardised: before, they have no mean and scale to show.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("column", "leaf", "values", box=None, pad_edge=False, header_style="bold")
+    shown = columns if limit is None else columns[:limit]
+    for column in shown:
+        details = column.describe().removeprefix(f"{column.name}: {column.kind} ").strip("()")
+        if column.kind == "gaussian" and not scaled:
+            details = "numbers"
+        table.add_row(Text(_short(column.name)), column.kind, Text(_short(details, 70)))
+    rest = Counter(column.kind for column in columns[len(shown) :])
+    if rest:
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in rest.most_common())
+        table.add_row(f"and {sum(rest.values()):,} more", "", counted)
+    return table
+
+
+def describe_calibration(model: CircuitClassifier) -> str:
+    """What rejection was calibrated on."""
+    size = f"{calibration_size(model):,}"
+    if model.calibrated_:
+        return f"{size} held-out rows"
+    return f"{size} training rows (too few to hold some out)"
+
+
+def calibration_size(model: CircuitClassifier) -> int:
+    """How many distinct rows the p-values compare with."""
+    return len(model.detector_.calibration.scores)
+
+
+def _describe(model: CircuitClassifier, path: Path) -> dict[str, str]:
+    classes = [str(label) for label in model.classes_]
+    shown = ", ".join(classes[:SHOWN_CLASSES]) + (", ..." if len(classes) > SHOWN_CLASSES else "")
+    kinds = Counter(column.kind for column in model.table_.columns)
+    n_parameters = sum(parameter.numel() for parameter in model.circuit_.parameters())
+    return {
+        "file": f"{path} ({path.stat().st_size / 1e6:.1f} MB)",
+        "classes": f"{len(classes)}: {shown}",
+        "columns": f"{len(model.table_.columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common()),
+        "parameters": f"{n_parameters:,}",
+        "epochs": f"{model.n_iter_} (best: {model.history_.best + 1})",
+        "dropout": f"{model.dropout_:g}",
+        "detector": model.detector,
+        "rejection rate": f"{model.rejection_rate:g}",
+        "calibration": describe_calibration(model),
+    }
+
+
+def _short(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

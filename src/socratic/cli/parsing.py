@@ -1,0 +1,66 @@
+"""Options that need more than a type: leaf families, dropout rates, and places to write to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from socratic.cli.failures import UserError, close_names
+
+# The class above UsageError: typer brings its own copy of click in some versions and shares it in others.
+UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
+
+FAMILIES = ("gaussian", "bernoulli", "categorical", "binomial")
+
+
+def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
+    """Leaf families by column, from ``COLUMN=FAMILY``."""
+    leaves: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, family = pair.rpartition("=")
+        if not equals or not name:
+            raise UserError(f"--leaf takes COLUMN=FAMILY, such as --leaf age=gaussian; got {pair!r}")
+        if family not in FAMILIES:
+            guess = close_names(family, FAMILIES)
+            hint = f"; did you mean {guess[0]!r}?" if guess else ""
+            raise UserError(f"--leaf {name}: the families are {', '.join(FAMILIES)}; got {family!r}{hint}")
+        leaves[name] = family
+    return leaves
+
+
+def parse_dropout(value: str) -> float | str:
+    """A dropout rate, or "auto"."""
+    if value == "auto":
+        return value
+    try:
+        rate = float(value)
+    except ValueError:
+        raise UserError(f"--dropout must be auto or a rate such as 0.1; got {value!r}") from None
+    return check_share("--dropout", rate)
+
+
+def check_share(option: str, value: float) -> float:
+    """Return ``value`` unless it is no number in [0, 1)."""
+    if not 0.0 <= value < 1.0:
+        raise UserError(f"{option} must be at least 0 and below 1; got {value:g}")
+    return value
+
+
+def check_writable(path: Path, *inputs: Path) -> None:
+    """Raise unless a file can be written to ``path`` without losing one of the ``inputs``; costs nothing."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file to write to")
+    if not path.parent.is_dir():
+        raise UserError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to the folder {path.parent}: {error.strerror}; choose another one") from None
+    for source in inputs:
+        if path.exists() and source.exists() and os.path.samefile(path, source):
+            raise UserError(f"{path} would overwrite the input {source}; choose another output")

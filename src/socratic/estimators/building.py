@@ -1,0 +1,120 @@
+"""What the estimators share: sizes by data, devices, threads, progress, and circuits from settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from socratic.circuit.build import rat_spn
+from socratic.circuit.circuit import Circuit
+from socratic.errors import check_count
+from socratic.families import Family
+from socratic.learning.settings import Epoch
+
+_STEPS = 400
+"""Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
+_FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Size of a circuit and of its training."""
+
+    depth: int
+    n_repetitions: int
+    n_sums: int
+    n_epochs: int
+    batch_size: int
+
+
+def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
+    """Fill in what was asked for as "auto", by the size of the data.
+
+    Leaf regions get about six variables, with at least two splits so that there are inner sums to drop from; small data
+    get small batches, and every data set at least some hundred steps.
+    """
+
+    def pick(name: str, value: int, minimum: int = 1) -> int:
+        if isinstance(asked[name], str) and asked[name] == "auto":
+            return value
+        return check_count(name, asked[name], minimum=minimum)
+
+    depth = min(5, max(2, round(math.log2(n_features / 6)))) if n_features > 1 else 0
+    batch_size = pick("batch_size", min(500, max(16, 2 ** round(math.log2(max(1, n_rows) / 8)))))
+    steps_per_epoch = math.ceil(n_rows / batch_size)
+    return Sizes(
+        depth=pick("depth", depth, minimum=0),
+        n_repetitions=pick("n_repetitions", 10 if n_rows < 20_000 else 5),
+        n_sums=pick("n_sums", 10),
+        batch_size=batch_size,
+        n_epochs=pick("n_epochs", min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, math.ceil(_STEPS / steps_per_epoch)))),
+    )
+
+
+def build_circuit(sizes: Sizes, families: Sequence[Family], n_classes: int, seed: int) -> Circuit:
+    """A random circuit of these sizes."""
+    return rat_spn(
+        len(families),
+        n_classes,
+        n_sums=sizes.n_sums,
+        n_leaves=sizes.n_sums,
+        depth=sizes.depth,
+        n_repetitions=sizes.n_repetitions,
+        leaf=list(families),
+        seed=seed,
+    )
+
+
+def choose_device(device: str) -> torch.device:
+    """The device by name; "auto" takes a CUDA GPU if there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)
+
+
+def full_precision(circuit: Circuit) -> None:
+    """Trained in float32, asked in float64: an answer then does not depend on what else is asked along with it."""
+    if circuit.device.type != "mps":
+        circuit.double()
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Let torch use ``n_jobs`` threads for a while: -1 for all cores, None for what it uses now."""
+    before = torch.get_num_threads()
+    if n_jobs is not None:
+        import os
+
+        cores = os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores + 1 + n_jobs if n_jobs < 0 else n_jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def progress_bar(shown: bool, n_epochs: int, what: str) -> Iterator[Callable[[Epoch], None] | None]:
+    """A bar over epochs with the latest losses, if it is to be shown."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
+    with Progress(*columns, TimeRemainingColumn(), transient=True, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=n_epochs, loss="")
+
+        def advance(epoch: Epoch) -> None:
+            text = f"loss {epoch.loss:.3f}"
+            if not math.isnan(epoch.validation_loss):
+                text += f", validation {epoch.validation_loss:.3f}"
+            bar.update(task, completed=epoch.number + 1, loss=text)
+
+        yield advance

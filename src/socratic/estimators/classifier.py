@@ -1,0 +1,387 @@
+"""A classifier that says when it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+from torch import Tensor
+
+from socratic.errors import check_choice, check_rate
+from socratic.estimators.building import (
+    build_circuit,
+    choose_device,
+    choose_sizes,
+    full_precision,
+    progress_bar,
+    threads,
+)
+from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.preparation import Split, prepare, split_rows
+from socratic.inference.moments import tdi
+from socratic.inference.posterior import class_shares
+from socratic.learning.gradient import fit_gradient
+from socratic.learning.initialise import initialise_leaves
+from socratic.learning.settings import Rows, TrainingSettings
+from socratic.uncertainty.detector import DETECTORS, fit_detector
+from socratic.uncertainty.synthetic import synthetic_shifts
+
+DROPOUT_RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+"""The rates that ``dropout="auto"`` chooses from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """What a classifier knows and does not know of each row.
+
+    Attributes
+    ----------
+    mean, std : ndarray (N, C)
+        Mean and standard deviation of the class probabilities over dropout masks.
+    entropy : ndarray (N,)
+        Entropy of the mean, in nats.
+    mutual_information : ndarray (N,)
+        The part of the entropy that is the model's own doubt.
+    log_likelihood : ndarray (N,)
+        log p(x).
+    p_value : ndarray (N,)
+        Share of familiar rows that are at least as unusual; small for unfamiliar rows.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    entropy: np.ndarray
+    mutual_information: np.ndarray
+    log_likelihood: np.ndarray
+    p_value: np.ndarray
+
+
+class CircuitClassifier(ClassifierMixin, BaseEstimator):
+    """Probabilistic circuit classifier with exact dropout uncertainty and calibrated rejection.
+
+    Parameters
+    ----------
+    n_sums, depth, n_repetitions : int or "auto"
+        Size of the circuit: sums per region, random splits, random trees. By default chosen by the size of the data.
+    leaf : mapping of column name to family, optional
+        Overrides the leaf family chosen for a column: "gaussian", "bernoulli", "categorical" or "binomial".
+    cross_entropy_weight : float
+        1 trains the class posterior alone, 0 the likelihood alone (the lambda of the RAT-SPN paper).
+    n_epochs, batch_size : int or "auto"
+    learning_rate : float
+        Peak learning rate of Adam; it warms up and decays.
+    training_dropout, leaf_dropout : float
+        Dropout in training, on sums and on univariate leaves.
+    early_stopping : int or None
+        Epochs without a better validation loss after which training stops; None: never.
+    validation_fraction : float or "auto"
+        Share of rows held out to keep the best epoch; by default a tenth from 2,000 rows on.
+    calibration_fraction : float
+        Share of rows held out to calibrate rejection.
+    dropout : float or "auto"
+        Dropout rate of the uncertainty. "auto" takes the largest of some rates whose mean posterior has a log-loss on
+        held-out rows within one standard error of the best rate's.
+    masks : {"edge", "unit"}
+    class_prior : array (C,), "uniform" or None
+        Class probabilities, in the order of ``classes_``; None takes the frequencies of the training rows.
+    detector : {"combined", "log_likelihood", "entropy"}
+        The score that rejection is based on.
+    rejection_rate : float
+        Share of familiar rows that ``reject`` refuses, at most.
+    rejected_label : object
+        What ``predict_or_reject`` answers for refused rows.
+    checkpoint : path, optional
+        File from which an interrupted ``fit`` resumes.
+    verbose : bool
+        Show a progress bar.
+    n_jobs : int or None
+        Threads, as in scikit-learn.
+    random_state : int, RandomState or None
+    device : str
+        "auto", "cpu", "cuda", ...
+    """
+
+    def __init__(
+        self,
+        *,
+        n_sums: int | str = "auto",
+        depth: int | str = "auto",
+        n_repetitions: int | str = "auto",
+        leaf: Mapping[str, str] | None = None,
+        cross_entropy_weight: float = 1.0,
+        n_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        learning_rate: float = 0.08,
+        training_dropout: float = 0.2,
+        leaf_dropout: float = 0.2,
+        early_stopping: int | None = 15,
+        validation_fraction: float | str = "auto",
+        calibration_fraction: float = 0.2,
+        dropout: float | str = "auto",
+        masks: str = "edge",
+        class_prior: Sequence[float] | str | None = None,
+        detector: str = "combined",
+        rejection_rate: float = 0.05,
+        rejected_label: Any = None,
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        device: str = "auto",
+    ) -> None:
+        self.n_sums = n_sums
+        self.depth = depth
+        self.n_repetitions = n_repetitions
+        self.leaf = leaf
+        self.cross_entropy_weight = cross_entropy_weight
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.training_dropout = training_dropout
+        self.leaf_dropout = leaf_dropout
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration_fraction = calibration_fraction
+        self.dropout = dropout
+        self.masks = masks
+        self.class_prior = class_prior
+        self.detector = detector
+        self.rejection_rate = rejection_rate
+        self.rejected_label = rejected_label
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
+        """Train, choose the dropout rate, and calibrate.
+
+        Parameters
+        ----------
+        X : array or data frame (N, V)
+            Numbers, booleans, text and categories; NaN and None are missing.
+        y : array (N,)
+            Class labels of any kind.
+        sample_weight : array (N,), optional
+            A row of weight 2 counts as two rows, one of weight 0 as none.
+        """
+        check_choice("detector", self.detector, DETECTORS)
+        rate = check_rate("rejection_rate", self.rejection_rate)
+        raw = check_columns(self, X, reset=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weight < 0).any() or not weight.any():
+            raise ValueError("sample_weight must hold numbers of at least 0, and not only 0")
+        self.classes_, labels = np.unique(np.asarray(y)[weight > 0], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present; got {self.classes_[0]!r} alone")
+        codes_of = np.zeros(len(weight), dtype=np.int64)
+        codes_of[weight > 0] = labels
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        self.table_, rows = prepare(raw, codes_of, weight, self.leaf)
+        with threads(self.n_jobs):
+            split = self._split(rows, rng)
+            self._train(rows, split, seed=int(rng.integers(2**31 - 1)))
+            self._calibrate(rows, split, rng, rate)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Class probabilities p(class | x): (N, C)."""
+        values = self._log_joint(self._encoded(X))
+        return class_shares(values, self._log_prior()).double().cpu().numpy()
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """The most probable class of each row: (N,)."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(1)]
+
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """log p(x) of each row, in the units of the data: (N,)."""
+        return self._density(self._encoded(X))
+
+    def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
+        """Everything the classifier can say of its doubt about each row."""
+        return self._uncertainty(self._encoded(X))
+
+    def reject(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Which rows to refuse: (N,) booleans. At most ``rejection_rate`` of familiar rows are refused."""
+        return self.uncertainty(X).p_value <= check_rate("rejection_rate", self.rejection_rate)
+
+    def predict_or_reject(self, X: Any) -> np.ndarray:  # noqa: N803
+        """The labels of :meth:`predict`, with ``rejected_label`` for refused rows."""
+        labels = self.predict(X).astype(object)
+        labels[self.reject(X)] = self.rejected_label
+        return labels
+
+    def describe_columns(self) -> list[str]:
+        """One line for each column: its leaf family and encoding."""
+        check_is_fitted(self)
+        return [column.describe() for column in self.table_.columns]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier to a file; :func:`socratic.load_classifier` reads it back."""
+        from socratic.estimators.storage import save_classifier
+
+        save_classifier(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = False
+        return tags
+
+    def _split(self, rows: Rows, rng: np.random.Generator) -> Split:
+        fraction = self.validation_fraction
+        if isinstance(fraction, str):
+            fraction = 0.1 if len(rows) >= 2000 else 0.0
+        for name, value in (("validation_fraction", fraction), ("calibration_fraction", self.calibration_fraction)):
+            check_rate(name, value)
+        return split_rows(rows.y.numpy(), float(fraction), float(self.calibration_fraction), rng)
+
+    def _train(self, rows: Rows, split: Split, seed: int) -> None:
+        train = rows.take(torch.as_tensor(split.train))
+        sizes = choose_sizes(
+            len(train),
+            rows.x.shape[1],
+            n_sums=self.n_sums,
+            depth=self.depth,
+            n_repetitions=self.n_repetitions,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+        )
+        device = choose_device(self.device)
+        self.class_prior_ = self._prior(rows)
+        self.circuit_ = build_circuit(sizes, self.table_.families, len(self.classes_), seed)
+        initialise_leaves(self.circuit_, train.x, seed)
+        self.circuit_.to(device)
+        settings = TrainingSettings(
+            n_epochs=sizes.n_epochs,
+            batch_size=sizes.batch_size,
+            learning_rate=self.learning_rate,
+            cross_entropy_weight=self.cross_entropy_weight,
+            dropout=self.training_dropout,
+            leaf_dropout=self.leaf_dropout,
+            patience=self.early_stopping if len(split.validation) else None,
+            seed=seed,
+        )
+        validation = rows.take(torch.as_tensor(split.validation)).to(device) if len(split.validation) else None
+        with progress_bar(self.verbose, sizes.n_epochs, "training") as progress:
+            self.history_ = fit_gradient(
+                self.circuit_,
+                train.to(device),
+                settings,
+                self._log_prior(),
+                validation=validation,
+                checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+                progress=progress,
+            )
+        self.n_iter_ = len(self.history_.epochs)
+        full_precision(self.circuit_)
+
+    def _calibrate(self, rows: Rows, split: Split, rng: np.random.Generator, rate: float) -> None:
+        """Choose the dropout rate on held-out rows and fit the detector; with too few rows, on the training rows."""
+        self.calibrated_ = len(split.calibration) > 0
+        judged = split.validation if len(split.validation) else split.reference
+        reference, calibration = (
+            (split.reference, split.calibration) if self.calibrated_ else (split.train, split.train)
+        )
+        self.dropout_ = self._choose_dropout(rows.take(torch.as_tensor(judged if len(judged) else split.train)))
+        weight = rows.weight.double().numpy()
+        x = rows.x.double().numpy()
+        continuous = np.array([column.kind == "gaussian" for column in self.table_.columns])
+        self.detector_ = fit_detector(
+            self.detector,
+            self._scores(x[reference]),
+            [self._scores(shifted) for shifted in synthetic_shifts(x[reference], continuous, rng)],
+            self._scores(x[calibration]),
+            weight[reference],
+            weight[calibration],
+        )
+        self.rejection_rate_ = rate
+
+    def _choose_dropout(self, rows: Rows) -> float:
+        if not isinstance(self.dropout, str):
+            return check_rate("dropout", self.dropout)
+        check_choice("dropout", self.dropout, ("auto",))
+        losses = {}
+        share = (rows.weight / rows.weight.sum()).double().numpy()
+        for candidate in DROPOUT_RATES:
+            mean = self._posterior(rows.x, candidate).mean.double().cpu().numpy()
+            losses[candidate] = -np.log(np.maximum(mean[np.arange(len(rows)), rows.y.numpy()], 1e-6))
+        means = {candidate: float(share @ loss) for candidate, loss in losses.items()}
+        best = min(means, key=lambda candidate: means[candidate])
+        spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 / len(rows)))
+        return max(candidate for candidate in DROPOUT_RATES if means[candidate] <= means[best] + spread)
+
+    def _prior(self, rows: Rows) -> np.ndarray:
+        if self.class_prior is None:
+            counts = np.bincount(rows.y.numpy(), weights=rows.weight.double().numpy(), minlength=len(self.classes_))
+            return counts / counts.sum()
+        if isinstance(self.class_prior, str):
+            check_choice("class_prior", self.class_prior, ("uniform",))
+            return np.full(len(self.classes_), 1.0 / len(self.classes_))
+        prior = np.asarray(self.class_prior, dtype=np.float64)
+        if prior.shape != self.classes_.shape or (prior < 0).any() or abs(prior.sum() - 1.0) > 1e-6:
+            raise ValueError(
+                f"class_prior must hold {len(self.classes_)} probabilities that sum to 1, in the order of the "
+                f"classes {self.classes_.tolist()}; got {self.class_prior!r}"
+            )
+        return prior
+
+    def _log_prior(self) -> Tensor:
+        return torch.as_tensor(np.log(self.class_prior_), dtype=self.circuit_.dtype, device=self.circuit_.device)
+
+    def _encoded(self, X: Any) -> Tensor:  # noqa: N803
+        check_is_fitted(self)
+        return encode_rows(self, X)
+
+    @torch.no_grad()
+    def _log_joint(self, x: Tensor) -> Tensor:
+        return self.circuit_.log_likelihood(x) + self._log_prior()
+
+    def _density(self, x: Tensor) -> np.ndarray:
+        values = torch.logsumexp(self._log_joint(x), 1).double().cpu().numpy()
+        observed = ~np.isnan(x.double().cpu().numpy())
+        return values - observed @ self.table_.log_scale
+
+    @torch.no_grad()
+    def _posterior(self, x: Any, dropout: float) -> Any:
+        # Without inner sums only the class roots have something to drop.
+        shallow = not self.circuit_.inner_layers()
+        moments = tdi(self.circuit_, x, dropout=dropout, masks=self.masks, root_dropout=shallow)  # type: ignore[arg-type]
+        return moments.posterior(self.class_prior_.tolist())
+
+    def _scores(self, x: Any) -> dict[str, np.ndarray]:
+        """Scores of encoded rows, each higher for more unusual rows."""
+        rows = torch.as_tensor(np.asarray(x), dtype=self.circuit_.dtype, device=self.circuit_.device)
+        entropy = self._posterior(rows, self.dropout_).entropy.double().cpu().numpy()
+        return {"log_likelihood": -self._density(rows), "entropy": entropy}
+
+    def _uncertainty(self, x: Tensor) -> Uncertainty:
+        posterior = self._posterior(x, self.dropout_)
+        density = self._density(x)
+
+        def array(tensor: Tensor) -> np.ndarray:
+            return tensor.double().cpu().numpy()
+
+        scores = {"log_likelihood": -density, "entropy": array(posterior.entropy)}
+        return Uncertainty(
+            array(posterior.mean),
+            array(posterior.std),
+            scores["entropy"],
+            array(posterior.mutual_information),
+            density,
+            self.detector_.p_value(scores),
+        )

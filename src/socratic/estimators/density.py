@@ -1,0 +1,195 @@
+"""A density of a table: exact log-likelihoods, and samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from socratic.circuit.circuit import Circuit
+from socratic.errors import check_choice, check_count
+from socratic.estimators.building import (
+    build_circuit,
+    choose_device,
+    choose_sizes,
+    full_precision,
+    progress_bar,
+    threads,
+)
+from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.preparation import prepare, split_rows
+from socratic.estimators.tables import Table
+from socratic.inference.sampling import sample
+from socratic.learning.em import fit_em
+from socratic.learning.gradient import fit_gradient
+from socratic.learning.initialise import initialise_leaves
+from socratic.learning.settings import History, Rows, TrainingSettings
+
+OPTIMISERS = ("em", "adam")
+
+
+class CircuitDensity(DensityMixin, BaseEstimator):
+    """Probabilistic circuit density.
+
+    Parameters
+    ----------
+    n_sums, depth, n_repetitions : int or "auto"
+        Size of the circuit, by default chosen by the size of the data.
+    leaf : mapping of column name to family, optional
+        Overrides the leaf family chosen for a column.
+    optimiser : {"em", "adam"}
+        Expectation maximisation, or gradient steps.
+    n_epochs, batch_size : int or "auto"
+    learning_rate : float
+        Of Adam.
+    validation_fraction : float
+        Share of rows held out to stop on.
+    checkpoint : path, optional
+        File from which an interrupted ``fit`` with Adam resumes.
+    verbose : bool
+    n_jobs : int or None
+    random_state : int, RandomState or None
+    device : str
+    """
+
+    def __init__(
+        self,
+        *,
+        n_sums: int | str = "auto",
+        depth: int | str = "auto",
+        n_repetitions: int | str = "auto",
+        leaf: Mapping[str, str] | None = None,
+        optimiser: str = "em",
+        n_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        learning_rate: float = 0.05,
+        validation_fraction: float = 0.1,
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        device: str = "auto",
+    ) -> None:
+        self.n_sums = n_sums
+        self.depth = depth
+        self.n_repetitions = n_repetitions
+        self.leaf = leaf
+        self.optimiser = optimiser
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitDensity:  # noqa: ARG002, N803
+        """Learn the distribution of the rows of ``X``."""
+        raw = check_columns(self, X, reset=True)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        self.table_, rows = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
+        with threads(self.n_jobs):
+            split = split_rows(rows.y.numpy(), float(self.validation_fraction), 0.0, rng)
+            validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
+            self.circuit_, self.history_ = fit_density(
+                self, self.table_, rows.take(torch.as_tensor(split.train)), validation, int(rng.integers(2**31 - 1))
+            )
+        self.n_iter_ = len(self.history_.epochs)
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """log p(x) of each row, in the units of the data: (N,)."""
+        check_is_fitted(self)
+        return log_density(self.circuit_, self.table_, encode_rows(self, X))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
+        """Mean log p(x)."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw rows; a data frame if it was fitted on one.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState or None
+        """
+        check_is_fitted(self)
+        n_samples = check_count("n_samples", n_samples)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        rows = sample(self.circuit_, n_samples, seed=seed).double().cpu().numpy()
+        columns = self.table_.decode(rows)
+        if not hasattr(self, "feature_names_in_"):
+            return np.column_stack(columns).astype(np.float64)
+        import pandas as pd
+
+        return pd.DataFrame(dict(zip(self.feature_names_in_, columns, strict=True)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def fit_density(
+    settings: Any, table: Table, train: Rows, validation: Rows | None, seed: int
+) -> tuple[Circuit, History]:
+    """Train a circuit of one class as the attributes of ``settings`` say (a density's or outlier detector's)."""
+    check_choice("optimiser", settings.optimiser, OPTIMISERS)
+    sizes = choose_sizes(
+        len(train),
+        train.x.shape[1],
+        n_sums=settings.n_sums,
+        depth=settings.depth,
+        n_repetitions=settings.n_repetitions,
+        n_epochs=settings.n_epochs,
+        batch_size=settings.batch_size,
+    )
+    device = choose_device(settings.device)
+    circuit = build_circuit(sizes, table.families, 1, seed)
+    initialise_leaves(circuit, train.x, seed)
+    circuit.to(device)
+    train = train.to(device)
+    validation = None if validation is None else validation.to(device)
+    with progress_bar(settings.verbose, sizes.n_epochs, "training") as progress:
+        if settings.optimiser == "em":
+            history = fit_em(circuit, train, n_epochs=sizes.n_epochs, validation=validation, progress=progress)
+            full_precision(circuit)
+            return circuit, history
+        training = TrainingSettings(
+            n_epochs=sizes.n_epochs,
+            batch_size=sizes.batch_size,
+            learning_rate=settings.learning_rate,
+            cross_entropy_weight=0.0,
+            patience=None if validation is None else 15,
+            seed=seed,
+        )
+        history = fit_gradient(
+            circuit,
+            train,
+            training,
+            torch.zeros(1, device=device),
+            validation=validation,
+            checkpoint=None if settings.checkpoint is None else Path(settings.checkpoint),
+            progress=progress,
+        )
+    full_precision(circuit)
+    return circuit, history
+
+
+@torch.no_grad()
+def log_density(circuit: Circuit, table: Table, x: torch.Tensor) -> np.ndarray:
+    """log p(x) in the units of the data, of encoded rows and a circuit of one class."""
+    values = circuit.log_likelihood(x).squeeze(1).double().cpu().numpy()
+    observed = ~np.isnan(x.double().cpu().numpy())
+    return values - observed @ table.log_scale

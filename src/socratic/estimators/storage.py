@@ -1,0 +1,91 @@
+"""Model files of classifiers: the circuit's parameters and the calibration as tensors, the rest as JSON."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from socratic.circuit.storage import read_tensors, restore_circuit, write_tensors
+from socratic.errors import ModelFileError
+from socratic.estimators.classifier import CircuitClassifier
+from socratic.estimators.tables import Table
+from socratic.learning.settings import Epoch, History
+from socratic.uncertainty.detector import Detector
+
+FORMAT = "socratic.classifier"
+VERSION = 1
+_FITTED = ("dropout_", "rejection_rate_", "calibrated_", "n_iter_", "n_features_in_")
+
+
+def save_classifier(model: CircuitClassifier, path: str | Path) -> None:
+    """Write a fitted classifier to ``path``, completely or not at all."""
+    arrays, detector = model.detector_.to_state()
+    tensors = {f"circuit/{name}": tensor for name, tensor in model.circuit_.state_dict().items()}
+    tensors |= {f"detector/{name}": torch.as_tensor(np.asarray(array)) for name, array in arrays.items()}
+    tensors["class_prior"] = torch.as_tensor(model.class_prior_)
+    config: dict[str, Any] = {
+        "circuit": model.circuit_.to_config(),
+        "table": model.table_.to_list(),
+        "detector": detector,
+        "classes": model.classes_.tolist(),
+        "classes_kind": model.classes_.dtype.str if model.classes_.dtype.kind != "O" else "O",
+        "feature_names": list(getattr(model, "feature_names_in_", [])),
+        "parameters": _plain_parameters(model),
+        "fitted": {name: getattr(model, name) for name in _FITTED},
+        "history": {"epochs": [list(epoch) for epoch in model.history_.epochs], "best": model.history_.best},
+    }
+    write_tensors(Path(path), FORMAT, VERSION, tensors, config)
+
+
+def load_classifier(path: str | Path, *, device: str = "cpu") -> CircuitClassifier:
+    """Read a classifier that :meth:`CircuitClassifier.save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, is no classifier, or has another format version.
+    """
+    source = Path(path)
+    tensors, config = read_tensors(source, FORMAT, VERSION)
+
+    def under(prefix: str) -> dict[str, torch.Tensor]:
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+    try:
+        model = CircuitClassifier(**config["parameters"])
+        model.circuit_ = restore_circuit(source, config["circuit"], under("circuit/")).to(device)
+        model.table_ = Table.from_list(config["table"])
+        model.detector_ = Detector.from_state(
+            {name: tensor.numpy() for name, tensor in under("detector/").items()}, config["detector"]
+        )
+        model.class_prior_ = tensors["class_prior"].numpy()
+        kind = config["classes_kind"]
+        model.classes_ = np.array(config["classes"], dtype=object if kind == "O" else np.dtype(kind))
+        for name in _FITTED:
+            setattr(model, name, config["fitted"][name])
+        epochs = tuple(Epoch(*row) for row in config["history"]["epochs"])
+        model.history_ = History(epochs, config["history"]["best"])
+        if config["feature_names"]:
+            model.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    except ModelFileError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{source} is damaged: it does not describe a classifier ({error})") from error
+    if len(model.classes_) != model.circuit_.n_classes or len(model.table_.columns) != model.circuit_.n_features:
+        raise ModelFileError(f"{source} is damaged: its classes or columns do not fit its circuit")
+    return model
+
+
+def _plain_parameters(model: CircuitClassifier) -> dict[str, Any]:
+    """Constructor arguments that JSON can hold; the others take their defaults when the model is read."""
+    plain = {}
+    for name in inspect.signature(CircuitClassifier).parameters:
+        value = getattr(model, name)
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
+            plain[name] = value
+    return plain

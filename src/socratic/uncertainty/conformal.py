@@ -1,0 +1,79 @@
+"""Conformal p-values: how often a row like the calibration rows is at least as unusual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+UNREACHABLE = 1e300
+"""A finite stand-in for an infinite score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conformal:
+    """Scores of calibration rows to compare others with.
+
+    For a row exchangeable with the calibration rows, the p-value is at most alpha with a probability of at most alpha,
+    for every alpha; of exactly floor(alpha (n + 1)) / (n + 1) if the weights are 1 and no scores are tied.
+
+    Attributes
+    ----------
+    scores : np.ndarray (n,)
+        Ascending; higher is more unusual.
+    weights : np.ndarray (n,)
+        How many rows each score stands for.
+    """
+
+    scores: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def fit(cls, scores: ArrayLike, weights: ArrayLike | None = None) -> Conformal:
+        """Sort the scores of calibration rows.
+
+        Parameters
+        ----------
+        scores : array (n,)
+            May be infinite; no NaN.
+        weights : array (n,), optional
+            Not negative: a weight of 2 is the row given twice. 1 by default.
+        """
+        values, counts = check_weighted("scores", scores, weights)
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], counts[order])
+
+    def p_value(self, scores: ArrayLike) -> np.ndarray:
+        """P-values (N,) of scores (N,): (weight of the calibration scores >= s, plus 1) / (total weight, plus 1).
+
+        Without calibration rows they are 1. NaN counts as more unusual than anything.
+        """
+        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)  # (n + 1,): weight from each score upwards
+        place = np.searchsorted(self.scores, np.asarray(scores, dtype=np.float64), side="left")
+        return (above[place] + 1.0) / (above[0] + 1.0)
+
+    def threshold(self, alpha: float) -> float:
+        """The score above which p-values are at most ``alpha``; a very large one if no score can be that unusual."""
+        above = np.cumsum(self.weights[::-1])[::-1]  # (n,): weight from each score upwards
+        allowed = alpha * (self.weights.sum() + 1.0) - 1.0
+        if allowed < 0.0:
+            return UNREACHABLE
+        kept = self.scores[above > allowed]
+        return float(kept[-1]) if len(kept) else -UNREACHABLE
+
+
+def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and weights as float64 arrays (n,), or a ValueError that says why not."""
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must have the shape (n,); got {values.shape}")
+    n_missing = int(np.isnan(values).sum())
+    if n_missing:
+        raise ValueError(f"{name} must hold no NaN; got {n_missing} among {values.size} numbers")
+    counts = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if counts.shape != values.shape:
+        raise ValueError(f"the weights of {name} must have the shape {values.shape}, like them; got {counts.shape}")
+    if not (np.isfinite(counts) & (counts >= 0.0)).all():
+        raise ValueError(f"the weights of {name} must be finite and at least 0; got a minimum of {counts.min():g}")
+    return values, counts

@@ -1,0 +1,75 @@
+"""Rows that look natural and are not: made from known rows alone, to find out which scores notice.
+
+Each shift keeps what every column looks like by itself and breaks how the columns go together. Noise and higher
+contrast would not do: every density notices them, also one that knows nothing of real unknown data. Plain averages and
+lower contrast would not do either: every density takes them for usual, also one that tells real unknown data apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MAX_ROWS = 500
+"""Rows made by each shift, at most: enough to tell scores apart, and they have to be scored."""
+_SPLICED = (0.1, 0.5)
+
+
+def synthetic_shifts(x: np.ndarray, continuous: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Three shifts of some rows.
+
+    - *splices*: a tenth to a half of the columns come from another row;
+    - *shuffles*: every column comes from another row;
+    - *mixtures* of two rows, rescaled so that means and covariances stay what they were; discrete columns come from
+      either row.
+
+    Parameters
+    ----------
+    x : np.ndarray (N, V)
+        Encoded rows; NaN is missing, and moves like a value.
+    continuous : np.ndarray (V,) of bool
+        Which columns can be averaged; the others hold codes.
+    rng : np.random.Generator
+
+    Returns
+    -------
+    list of np.ndarray (N', V)
+        In the type of ``x``, with N' = min(N, MAX_ROWS).
+    """
+    columns = np.asarray(continuous)
+    if x.ndim != 2:
+        raise ValueError(f"x must have the shape (N, V); got {x.shape}")
+    if columns.shape != (x.shape[1],) or columns.dtype != np.bool_:
+        raise ValueError(
+            f"continuous must hold a boolean for each of {x.shape[1]} columns; got {columns.dtype} of shape "
+            f"{columns.shape}"
+        )
+    rows = x[rng.permutation(len(x))[:MAX_ROWS]]
+    return [_splices(rows, rng), _shuffles(rows, rng), _mixtures(rows, columns, rng)]
+
+
+def _others(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each row another one."""
+    order = rng.permutation(len(rows))
+    partner = np.empty_like(order)
+    partner[order] = np.roll(order, 1)
+    return rows[partner]
+
+
+def _splices(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    share = rng.uniform(*_SPLICED, size=(len(rows), 1))
+    return np.where(rng.random(rows.shape) < share, _others(rows, rng), rows)
+
+
+def _shuffles(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.take_along_axis(rows, np.argsort(rng.random(rows.shape), axis=0), axis=0)
+
+
+def _mixtures(rows: np.ndarray, continuous: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    others = _others(rows, rng)
+    seen = ~np.isnan(rows)
+    mean = np.where(seen, rows, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+    # An average of two rows has half their variance: unscaled, it would stand out by that alone.
+    mixed = (mean + np.sqrt(0.5) * ((rows - mean) + (others - mean))).astype(rows.dtype)
+    either = np.where(rng.random(rows.shape) < 0.5, others, rows)
+    # What cannot be averaged is taken from either row: codes, and values of which one is missing.
+    return np.where(continuous & ~np.isnan(mixed), mixed, either)

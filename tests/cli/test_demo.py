@@ -1,0 +1,125 @@
+"""The demo learns, refuses what is no digit, and writes a page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rich")
+pytest.importorskip("sklearn")
+pytest.importorskip("matplotlib")
+
+from socratic.cli import demo
+from socratic.cli.failures import UserError
+from socratic.cli.report import inline_svg, page, write_page
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    LOADING = ("src", "href", "xlink:href", "srcset", "data", "poster", "action")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.unnamed: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.tags.append(tag)
+        self.loaded += [given[name] for name in self.LOADING if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if (tag == "img" and not given.get("alt")) or (tag == "svg" and not given.get("aria-label")):
+            self.unnamed.append(tag)
+
+
+def check_alone(text: str) -> Page:
+    """Nothing is loaded, nothing runs, every picture has words, and no name is used twice."""
+    found = Page(text)
+    assert [target for target in found.loaded if not target.startswith(("data:", "#"))] == []
+    assert [target for target in found.loaded if target.startswith("#") and target[1:] not in found.ids] == []
+    assert [name for name in re.findall(r"url\(#([^)]*)\)", text) if name not in found.ids] == []
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+    assert not {"script", "link", "iframe"} & set(found.tags)
+    assert not found.unnamed
+    assert len(set(found.ids)) == len(found.ids)
+    return found
+
+
+@pytest.mark.slow
+def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "report.html"
+    demo.run_demo(target, seed=0)
+    output = " ".join(capsys.readouterr().out.split())
+
+    def share(pattern: str) -> float:
+        match = re.search(pattern, output)
+        assert match, output
+        return float(match[1]) / 100
+
+    assert share(r"reads ([\d.]+)% correctly") > 0.93
+    assert share(r"refuses ([\d.]+)% of them") < 0.15
+    assert share(r"photograph patches.* it refuses ([\d.]+)%") >= 0.9
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    text = target.read_text(encoding="utf-8")
+    found = check_alone(text)
+    assert found.tags.count("svg") == 4
+    assert found.tags.count("table") == 1
+    assert found.tags.count("img") >= 24
+    for name in ("TDI, as published", "TDI, exact, unit masks", "Monte Carlo, 100 passes", "log p(x)"):
+        assert name in output
+        assert name in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_unknown_images_are_made_like_digits() -> None:
+    data = demo.load_data(seed=0)
+    assert data.patches.shape == (demo.N_PATCHES, 64)
+    assert data.patches.min() >= 0
+    assert data.patches.max() <= 16
+    assert np.array_equal(data.patches, demo.load_data(seed=0).patches)
+    assert not np.array_equal(data.patches, demo.load_data(seed=1).patches)
+    assert len(data.train_x) + len(data.test_x) == 1797
+
+
+def test_the_first_level_of_each_shift_is_the_test_digits() -> None:
+    data = demo.load_data(seed=0)
+    for name, _, levels, images in demo.shift_levels(data, seed=0):
+        assert len(levels) == len(images) == (10 if name == "Rotation" else 6)
+        np.testing.assert_allclose(images[0], data.test_x[: len(images[0])], atol=1e-9)
+        distance = [float(np.abs(image - images[0]).mean()) for image in images]
+        assert all(distance[1:])
+
+
+def test_report_goes_to_a_file_or_into_a_folder(tmp_path: Path) -> None:
+    assert demo.report_path(tmp_path / "a" / "b.html") == tmp_path / "a" / "b.html"
+    assert demo.report_path(tmp_path / "c") == tmp_path / "c" / "demo-report.html"
+    assert (tmp_path / "a").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file is a file; name a folder"):
+        demo.report_path(tmp_path / "file")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(UserError, match=r"folder\.html is a folder; name a file"):
+        demo.report_path(tmp_path / "folder.html")
+
+
+def test_figures_in_pages_stand_alone_and_side_by_side(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figures = []
+    for name in ("one", "two"):
+        figure = Figure()
+        figure.subplots().plot([1, 2], [3, 4], "o-")
+        figures.append(inline_svg(figure, name, alt=f'"{name}" & more'))
+    write_page(tmp_path / "page.html", page("A <title>", "".join(figures)))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    check_alone(text)
+    assert "&quot;one&quot; &amp; more" in text
+    assert "A &lt;title&gt;" in text

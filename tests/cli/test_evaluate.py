@@ -1,0 +1,90 @@
+"""``socratic evaluate`` and ``socratic info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from socratic.estimators import load_classifier
+from socratic.uncertainty.metrics import auroc, expected_calibration_error
+from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
+
+
+def measured(text: str) -> dict[str, str]:
+    """The first number of each line, by what stands before it."""
+    found = {}
+    for line in text.splitlines():
+        name, _, values = line.partition("  ")
+        found[name.strip()] = values.split()[0] if values.split() else ""
+    return found
+
+
+def test_measures(run: Run, folder: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    done = run("evaluate", folder / "model", folder / "test.csv", "--target", "outcome")
+    assert (done.code, done.err) == (0, "")
+    found = measured(done.out)
+    model, frame = load_classifier(folder / "model"), pd.read_csv(folder / "test.csv")
+    features, labels = frame[HEADER[:-1]], frame["outcome"].to_numpy()
+    shares, codes = model.predict_proba(features), np.searchsorted(model.classes_, labels)
+    right, rejected = model.predict(features) == labels, model.reject(features)
+    assert found["rows"] == "60"
+    assert float(found["accuracy"]) == pytest.approx(right.mean(), abs=1e-4)
+    assert float(found["log-loss"]) == pytest.approx(-np.log(shares[np.arange(60), codes]).mean(), abs=1e-4)
+    assert float(found["calibration error (ECE)"]) == pytest.approx(expected_calibration_error(shares, codes), abs=1e-4)
+    assert float(found["rejected"]) == pytest.approx(rejected.mean(), abs=1e-4)
+    assert float(found["accuracy on accepted rows"]) == pytest.approx(right[~rejected].mean(), abs=1e-4)
+    assert {"Brier score", "area under risk-coverage, by p-value"} <= found.keys()
+
+
+def test_other_rows_and_plots(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib")
+    far = [["400", "-90", *row[2:4]] for row in table(25, 7)]
+    other = write_csv(tmp_path / "other.csv", far, HEADER[:-1])  # other rows need no classes
+    command = ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome", "--ood", other]
+    contents = []
+    for _ in range(2):
+        done = run(*command, "--plots", tmp_path / "plots")
+        assert (done.code, done.err) == (0, "")
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / "plots").iterdir()})
+    model = load_classifier(folder / "model")
+    known = model.uncertainty(pd.read_csv(folder / "test.csv")[HEADER[:-1]])
+    unknown = model.uncertainty(pd.read_csv(other))
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
+    assert float(lines["p-value"][0]) == pytest.approx(auroc(-known.p_value, -unknown.p_value), abs=1e-4)
+    assert float(lines["log-likelihood"][0]) == 1.0
+    names = ["reliability", "risk_coverage", "scores_entropy", "scores_log_likelihood", "scores_p_value"]
+    assert sorted(contents[0]) == [f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
+    assert contents[0] == contents[1]
+    assert contents[0]["reliability.png"].startswith(b"\x89PNG")
+
+
+def test_classes_must_be_known(run: Run, folder: Path, tmp_path: Path) -> None:
+    rows = table(20, 8)
+    command = ["evaluate", folder / "model"]
+    data = write_csv(tmp_path / "new.csv", [*rows, [*rows[0][:4], "maybe"]])
+    line = assert_one_line(run(*command, data, "--target", "outcome"))
+    assert "holds 'maybe' (1 such rows), which is no class of the model (no, yes)" in line
+    data = write_csv(tmp_path / "holes.csv", [*rows, [*rows[0][:4], ""]])
+    assert "missing in 1 row, first in row 21" in assert_one_line(run(*command, data, "--target", "outcome"))
+    done = run(*command, data, "--target", "outcome", "--drop-missing-target")
+    assert "20 (1 left out)" in done.out
+    assert "did you mean 'outcome'?" in assert_one_line(run(*command, data, "--target", "outcom"))
+
+
+def test_info(run: Run, folder: Path) -> None:
+    done = run("info", folder / "model")
+    assert (done.code, done.err) == (0, "")
+    model = load_classifier(folder / "model")
+    found = measured(done.out)
+    assert "2: no, yes" in done.out
+    assert found["parameters"] == f"{sum(p.numel() for p in model.circuit_.parameters()):,}"
+    assert found["epochs"] == "2"
+    assert found["dropout"] == f"{model.dropout_:g}"
+    assert found["rejection rate"] == "0.05"
+    assert "held-out rows" in done.out
+    assert "colour  categorical  blue, green, red" in done.out
+    assert read_csv(folder / "test.csv")[0] == HEADER

@@ -1,0 +1,162 @@
+"""Damaged inputs and other mistakes: one line that names the problem, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, read_csv, table, write_csv
+
+GOOD = "".join(",".join(row) + "\n" for row in table(40, 6))
+TITLES = ",".join(HEADER) + "\n"
+
+# Name of the file, its content, and what the message says of it.
+DAMAGED: list[tuple[str, bytes, str]] = [
+    ("empty.csv", b"", "is empty"),
+    ("blank.csv", b"\n\n\n", "is empty"),
+    ("header.csv", TITLES.encode(), "holds a header but no rows"),
+    ("latin.csv", (TITLES + GOOD).replace("green", "gr\u00fcn").encode("latin-1"), "is not UTF-8 text (near line"),
+    ("utf16.csv", (TITLES + GOOD).encode("utf-16"), "iconv"),
+    ("ragged.csv", (TITLES + GOOD + "1,2,red\n").encode(), "line 42 has 3 fields where the header has 5"),
+    ("wide.csv", (TITLES + "1,2,red,true,no,extra\n" + GOOD).encode(), "line 2 has 6 fields"),
+    ("twice.csv", (TITLES.replace("income", "age") + GOOD).encode(), "more than one column 'age'"),
+    ("infinite.csv", (TITLES + GOOD + "inf,2,red,true,no\n").encode(), "row 41, column 'age' holds an infinite"),
+    ("huge.csv", (TITLES + GOOD + "1,1e999,red,true,no\n").encode(), "row 41, column 'income' holds an infinite"),
+    ("text.csv", (TITLES + GOOD + "1,two,red,true,no\n").encode(), "row 41, column 'income'"),
+    ("comma.csv", (TITLES + GOOD + '1,"2,5",red,true,no\n').encode(), "decimals with a point"),
+    ("quote.csv", (TITLES + GOOD + '1,2,"red,true,no\n').encode(), "check the quotes"),
+    ("semicolons.csv", (TITLES + GOOD).replace(",", ";").encode(), "separated by ';'"),
+    ("packed.csv.gz", gzip.compress((TITLES + GOOD * 20).encode())[:-50], "is damaged or not compressed"),
+    ("plain.csv.gz", (TITLES + GOOD).encode(), "is damaged or not compressed"),
+    ("wrong.parquet", (TITLES + GOOD).encode(), "is damaged or no Parquet file"),
+    ("table.xlsx", b"PK", "must end in one of .csv, .csv.gz, .parquet"),
+]
+ONLY_TRAINING: list[tuple[str, bytes, str]] = [
+    ("single.csv", (TITLES + GOOD).replace("yes", "no").encode(), "one class only ('no')"),
+    ("holes.csv", (TITLES + GOOD + "1,2,red,true,\n" * 3).encode(), "missing in 3 rows, first in row 41"),
+    ("nameless.csv", (TITLES.replace("age", "") + GOOD).encode(), "column 1 has no name"),
+    (
+        "other.csv",
+        (TITLES.replace("outcome", "Outcomes") + GOOD).encode(),
+        "no column 'outcome'; did you mean 'Outcomes'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [*DAMAGED, *ONLY_TRAINING], ids=lambda value: str(value)[:20])
+def test_fit_refuses(run: Run, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert message in assert_one_line(run("fit", tmp_path / name, *FIT, "-o", tmp_path / "model"))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), DAMAGED, ids=lambda value: str(value)[:20])
+def test_predict_refuses(run: Run, folder: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert message in assert_one_line(run("predict", folder / "model", tmp_path / name, "-o", tmp_path / "out.csv"))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv", *FIT, "-o", "m"], "there is no file"),
+        ([".", *FIT, "-o", "m"], "is a folder"),
+        (["train.csv", "--target", "outcom", "-o", "m"], "did you mean 'outcome'?"),
+        (["train.csv", "--target", "zzz", "-o", "m"], "it has 'age', 'income'"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "age"], "--leaf takes COLUMN=FAMILY"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "age=gausian"], "did you mean 'gaussian'?"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "Age=gaussian"], "did you mean 'age'?"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "colour=gaussian"], "row 1, column 'colour' must hold a number"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "colour=bernoulli"], "needs two different values; got 3"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "income=binomial"], "needs whole numbers of at least 0"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "outcome=categorical"], "is not a feature"),
+        (["train.csv", *FIT, "-o", "m", "--drop", "outcome"], "cannot be dropped"),
+        (["train.csv", *FIT, "-o", "m", "--weight", "income"], "a weight must be a number of at least 0"),
+        (["train.csv", *FIT, "-o", "m", "--weight", "colour"], "must hold a number; got"),
+        (["train.csv", *FIT, "-o", "m", "--dropout", "much"], "--dropout must be auto or a rate"),
+        (["train.csv", *FIT, "-o", "m", "--dropout", "1"], "--dropout must be at least 0 and below 1"),
+        (["train.csv", *FIT, "-o", "m", "--rejection-rate", "nan"], "--rejection-rate must be at least 0"),
+        (["train.csv", *FIT, "-o", "m", "--device", "abacus"], "--device abacus is not available"),
+        (["train.csv", *FIT, "-o", "m", "--checkpoint", "m"], "--checkpoint and --output are both"),
+        (["train.csv", *FIT, "-o", "nowhere/m"], "there is no folder nowhere"),
+        (["train.csv", *FIT, "-o", "/proc/m"], "cannot write"),
+        (["train.csv", *FIT, "-o", "train.csv"], "would overwrite the input"),
+        (["train.csv", "--target", "income", "-o", "m"], "which are no classes"),
+    ],
+)
+def test_options_of_fit(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert message in assert_one_line(run("fit", *arguments))
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none", "test.csv", "-o", "o.csv"], "there is no model file none"),
+        ([".", "test.csv", "-o", "o.csv"], "is a folder"),
+        (["test.csv", "test.csv", "-o", "o.csv"], "a model file is what socratic fit writes"),
+        (["model", "none.csv", "-o", "o.csv"], "there is no file none.csv"),
+        (["model", "test.csv", "-o", "o.txt"], "must end in one of"),
+        (["model", "test.csv", "-o", "test.csv"], "would overwrite the input"),
+        (["model", "test.csv", "-o", "nowhere/o.csv"], "there is no folder nowhere"),
+    ],
+)
+def test_options_of_predict(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert message in assert_one_line(run("predict", *arguments))
+    assert sorted(folder.iterdir()) == before
+
+
+def test_missing_columns_are_named(run: Run, folder: Path, tmp_path: Path) -> None:
+    _, rows = read_csv(folder / "test.csv")
+    data = write_csv(tmp_path / "data.csv", rows, ["Age", "income", "color", "x", "y"])
+    line = assert_one_line(run("predict", folder / "model", data, "-o", tmp_path / "out.csv"))
+    assert "has no columns 'age', 'colour', 'member'; did you mean 'Age' for 'age'?" in line
+
+
+def test_damaged_models(run: Run, folder: Path, tmp_path: Path) -> None:
+    content = (folder / "model").read_bytes()
+    for damaged in (
+        b"",
+        content[:100],
+        content[:-100],
+        b"\xff" * 64,
+        content.replace(b"socratic.classifier", b"x" * 19),
+    ):
+        (tmp_path / "model").write_bytes(damaged)
+        assert_one_line(run("info", tmp_path / "model"))
+
+
+@pytest.mark.parametrize("module", ["pyarrow", "matplotlib"])
+def test_optional_packages(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    if module == "pyarrow":
+        done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.parquet")
+    else:
+        evaluation = ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome"]
+        done = run(*evaluation, "--plots", tmp_path / "plots")
+    assert f"pip install {module}" in assert_one_line(done)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ten_thousand_columns(run: Run, tmp_path: Path) -> None:
+    rows = [[*(str((i * j) % 7) for j in range(10_000)), "ab"[i % 2]] for i in range(1, 31)]
+    data = write_csv(tmp_path / "wide.csv", rows, [*(f"f{j}" for j in range(10_000)), "y"])
+    done = run("fit", data, "--target", "y", "-o", tmp_path / "m", "--epochs", 1)
+    assert done.code == 0, done.err
+    assert "and 9,970 more" in done.out
+    assert run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv").code == 0

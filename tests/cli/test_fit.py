@@ -1,0 +1,114 @@
+"""``socratic fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from socratic.estimators import load_classifier
+from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, table, write_csv
+
+
+def test_output(run: Run, folder: Path, tmp_path: Path) -> None:
+    done = run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model")
+    assert (done.code, done.err) == (0, "")
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["age", "gaussian"] in [line[:2] for line in lines]
+    assert ["colour", "categorical", "blue,", "green,", "red"] in lines
+    assert ["member", "bernoulli", "False,", "True"] in lines
+    assert ["rows", "240"] in lines
+    assert ["classes", "2"] in lines
+    assert lines[-1][0] == "written"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    # The same command, quiet or not, gives the same bytes.
+    assert (tmp_path / "model").read_bytes() == (folder / "model").read_bytes()
+
+
+def test_checkpoint_leaves_no_trace(run: Run, folder: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "state"
+    done = run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", "--checkpoint", checkpoint, "-q")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model").read_bytes() == (folder / "model").read_bytes()
+
+
+def test_a_file_that_is_no_checkpoint_is_kept(run: Run, folder: Path, tmp_path: Path) -> None:
+    for name, content in (("notes.txt", b"precious"), ("other", (folder / "model").read_bytes())):
+        precious = tmp_path / name
+        precious.write_bytes(content)
+        done = run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", "--checkpoint", precious)
+        assert "is no checkpoint" in assert_one_line(done)
+        assert precious.read_bytes() == content
+
+
+def test_options(run: Run, tmp_path: Path) -> None:
+    rows = [[*row[:4], str(i % 3), "" if i == 5 else str(i % 2), "1.5"] for i, row in enumerate(table(60, 2))]
+    data = write_csv(tmp_path / "train.csv", rows, ["age", "income", "colour", "id", "visits", "y", "w"])
+    options = ["--leaf", "visits=binomial", "--leaf", "income=gaussian", "--drop", "id", "--drop", "colour"]
+    options += ["--weight", "w", "--dropout", "0.1", "--rejection-rate", "0.2", "--seed", "7", "--epochs", "1"]
+    done = run("fit", data, "--target", "y", "-o", tmp_path / "m", *options, "--drop-missing-target", "--jobs", 1)
+    assert done.code == 0, done.err
+    assert "59 (1 without a class left out)" in done.out
+    model = load_classifier(tmp_path / "m")
+    assert [(column.name, column.kind) for column in model.table_.columns] == [
+        ("age", "gaussian"),
+        ("income", "gaussian"),
+        ("visits", "binomial"),
+    ]
+    assert model.classes_.tolist() == [0, 1]
+    assert (model.dropout_, model.rejection_rate, model.random_state) == (0.1, 0.2, 7)
+    assert (model.verbose, model.checkpoint) == (False, None)
+
+
+def test_numbers_as_categories(run: Run, tmp_path: Path) -> None:
+    rows = [[str(i % 3) + (".0" if i % 2 else ""), "ab"[i % 3 > 0]] for i in range(60)]
+    data = write_csv(tmp_path / "train.csv", rows, ["code", "y"])
+    done = run(
+        "fit", data, "--target", "y", "-o", tmp_path / "m", "--leaf", "code=categorical", "--epochs", 1, "--jobs", 1
+    )
+    assert (done.code, done.err) == (0, "")
+    assert load_classifier(tmp_path / "m").table_.columns[0].categories == ("0", "1", "2")
+    done = run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_many_columns_are_shortened(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [[*map(str, rng.normal(size=40).round(2)), "ab"[i % 2]] for i in range(30)]
+    data = write_csv(tmp_path / "wide.csv", rows, [*(f"f{i}" for i in range(40)), "y"])
+    done = run("fit", data, "--target", "y", "-o", tmp_path / "m", "--epochs", 1, "--jobs", 1)
+    assert "and 10 more" in done.out
+    assert "f29 " in done.out
+    assert "f30 " not in done.out
+    assert "training rows (too few to hold some out)" in done.out
+    assert "f39 " in run("info", tmp_path / "m", "--all").out
+
+
+def test_missing_and_constant_columns_work(run: Run, tmp_path: Path) -> None:
+    rows = [["", "NA" if i % 2 else " ", "7", str(i), "ab"[i % 2]] for i in range(30)]
+    data = write_csv(tmp_path / "odd.csv", rows, ["nothing", "blank", "same", "x", "y"])
+    done = run("fit", data, "--target", "y", "-o", tmp_path / "m", "--epochs", 1, "--jobs", 1)
+    assert done.code == 0, done.err
+    assert run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv").code == 0
+
+
+def test_parquet_trains_the_same(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.read_csv(folder / "train.csv")
+    frame.index = frame.index[::-1] + 5  # pandas keeps such an index as one more column
+    frame.to_parquet(tmp_path / "train.parquet")
+    assert run("fit", tmp_path / "train.parquet", *FIT, "-o", tmp_path / "model", "-q").code == 0
+    assert (tmp_path / "model").read_bytes() == (folder / "model").read_bytes()
+
+
+def test_pandas_is_not_confused_by_names(run: Run, tmp_path: Path) -> None:
+    rows = [[*row[:2], *row] for row in table(40, 3)]
+    header = ["[bold]", "ünïcode, name", *HEADER]
+    data = write_csv(tmp_path / "train.csv", rows, header)
+    done = run("fit", data, *FIT, "-o", tmp_path / "m")
+    assert done.code == 0, done.err
+    assert "[bold]" in done.out
+    assert "ünïcode, name" in done.out

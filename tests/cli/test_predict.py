@@ -1,0 +1,148 @@
+"""``socratic predict``."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from socratic.cli.predict import ADDED
+from socratic.estimators import load_classifier
+from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
+
+
+def library_says(folder: Path) -> tuple[Any, Any, Any]:
+    """Model, table and doubts, computed without the command line."""
+    pd = pytest.importorskip("pandas")
+    model = load_classifier(folder / "model")
+    frame = pd.read_csv(folder / "test.csv")
+    features = frame[HEADER[:-1]]
+    return model, features, model.uncertainty(features)
+
+
+def test_agrees_with_the_library(run: Run, folder: Path, tmp_path: Path) -> None:
+    done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
+    assert (done.code, done.err) == (0, "")
+    header, rows = read_csv(tmp_path / "out.csv")
+    assert header == [*HEADER, *ADDED]
+    assert [row[:5] for row in rows] == read_csv(folder / "test.csv")[1]
+    model, features, doubt = library_says(folder)
+    shares = model.predict_proba(features)
+    best = shares.argmax(1)
+    label, probability, entropy, spread, p_value, verdict = zip(*(row[5:] for row in rows), strict=True)
+    assert list(label) == model.predict(features).tolist()
+    assert list(verdict) == np.where(model.reject(features), "reject", "accept").tolist()
+    expected = [(probability, shares.max(1)), (entropy, doubt.entropy), (p_value, doubt.p_value)]
+    for found, values in [*expected, (spread, doubt.std[np.arange(len(best)), best])]:
+        np.testing.assert_allclose(np.array(found, dtype=float), values, rtol=1e-4, atol=1e-6)
+
+
+def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path) -> None:
+    run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "plain.csv")
+    rows = [[*row[::-1], f'note "{i}", with comma', "", "007"] for i, row in enumerate(table(60, 1))]
+    header = [*HEADER[::-1], "note", "empty", "code"]
+    write_csv(tmp_path / "mixed.csv", rows, header)
+    assert run("predict", folder / "model", tmp_path / "mixed.csv", "-o", tmp_path / "out.csv").code == 0
+    found, written = read_csv(tmp_path / "out.csv")
+    assert found == [*header, *ADDED]
+    assert [row[:8] for row in written] == rows
+    assert [row[8:] for row in written] == [row[5:] for row in read_csv(tmp_path / "plain.csv")[1]]
+
+
+def test_pieces_do_not_matter(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # From piece to piece, a column may hold numbers, then text, then nothing at all.
+    rows = [[*row[:4], ["1", "x", ""][i // 20]] for i, row in enumerate(table(60, 1))]
+    data = write_csv(tmp_path / "data.csv", rows)
+    run("predict", folder / "model", data, "-o", tmp_path / "whole.csv")
+    monkeypatch.setattr("socratic.cli.tabular.CHUNK_ROWS", 20)
+    for name in ("pieces.csv", "pieces.parquet", "pieces.csv.gz"):
+        assert run("predict", folder / "model", data, "-o", tmp_path / name).code == 0
+    whole, pieces = read_csv(tmp_path / "whole.csv")[1], read_csv(tmp_path / "pieces.csv")[1]
+    for one, other in zip(whole, pieces, strict=True):
+        assert one[:6] == other[:6]
+        np.testing.assert_allclose(np.array(one[6:10], float), np.array(other[6:10], float), rtol=1e-3, atol=1e-6)
+    unpacked = gzip.decompress((tmp_path / "pieces.csv.gz").read_bytes())
+    assert unpacked == (tmp_path / "pieces.csv").read_bytes()
+
+
+def test_parquet(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.read_csv(folder / "test.csv").assign(when=pd.Timestamp("2020-01-01"), group=pd.Categorical(["a"] * 60))
+    frame["colour"] = frame["colour"].astype("category")
+    frame.to_parquet(tmp_path / "data.parquet")
+    run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "plain.csv")
+    for name in ("out.parquet", "out.csv"):
+        done = run("predict", folder / "model", tmp_path / "data.parquet", "-o", tmp_path / name)
+        assert (done.code, done.err) == (0, "")
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out.columns.tolist() == [*frame.columns, *ADDED]
+    pd.testing.assert_frame_equal(out[frame.columns.tolist()], frame)
+    model, features, doubt = library_says(folder)
+    assert out["label"].tolist() == model.predict(features).tolist()
+    np.testing.assert_allclose(out["p_value"], doubt.p_value)
+    plain = read_csv(tmp_path / "plain.csv")[1]
+    assert [row[7:] for row in read_csv(tmp_path / "out.csv")[1]] == [row[5:] for row in plain]
+    assert run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "typed.parquet").code == 0
+    typed = pd.read_parquet(tmp_path / "typed.parquet")
+    assert typed["age"].dtype == np.float64
+    assert typed["age"].isna().sum() == sum(row[0] == "" for row in table(60, 1))
+
+
+def test_unknown_categories_give_one_warning(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(30, 4)
+    changed = [[*row[:2], "mauve" if i % 3 == 0 else row[2], *row[3:]] for i, row in enumerate(rows)]
+    emptied = [[*row[:2], "" if i % 3 == 0 else row[2], *row[3:]] for i, row in enumerate(rows)]
+    write_csv(tmp_path / "changed.csv", changed)
+    write_csv(tmp_path / "emptied.csv", emptied)
+    monkeypatch.setattr("socratic.cli.tabular.CHUNK_ROWS", 7)
+    done = run("predict", folder / "model", tmp_path / "changed.csv", "-o", tmp_path / "a.csv")
+    line = assert_one_line(done, code=0)
+    assert "taken as missing: 10 in 1 column(s), such as 'mauve' in 'colour'" in line
+    run("predict", folder / "model", tmp_path / "emptied.csv", "-o", tmp_path / "b.csv")
+    assert [row[5:] for row in read_csv(tmp_path / "a.csv")[1]] == [row[5:] for row in read_csv(tmp_path / "b.csv")[1]]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
+def test_again_gives_the_same_bytes(run: Run, folder: Path, tmp_path: Path, name: str) -> None:
+    contents = []
+    for _ in range(2):
+        # As a killed run would have left it.
+        (tmp_path / f".{name}.partial").write_bytes(b"half")
+        assert run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / name).code == 0
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_an_error_keeps_the_earlier_output(run: Run, folder: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "data.csv", [*table(20, 5), ["x", "1", "red", "true", "no"]])
+    out = tmp_path / "out.csv"
+    out.write_text("earlier")
+    line = assert_one_line(run("predict", folder / "model", data, "-o", out))
+    assert "row 21, column 'age' must hold a number; got 'x'" in line
+    assert out.read_text() == "earlier"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv"]
+
+
+def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "data.csv", table(5, 5), [*HEADER[:-1], "label"])
+    out = tmp_path / "out.csv"
+    assert "has a column 'label' already" in assert_one_line(run("predict", folder / "model", data, "-o", out))
+    assert run("predict", folder / "model", data, "-o", out, "--prefix", "my_", "-q").out == ""
+    assert read_csv(out)[0][-6:] == [f"my_{name}" for name in ADDED]
+
+
+def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:
+    for case in (str.lower, str.upper, str.capitalize):
+        rows = [[*row[:3], case(row[3]), row[4]] for row in table(60, 1)]
+        write_csv(tmp_path / "data.csv", rows)
+        done = run("predict", folder / "model", tmp_path / "data.csv", "-o", tmp_path / f"{case.__name__}.csv")
+        assert (done.code, done.err) == (0, "")
+    found = [[row[5:] for row in read_csv(tmp_path / f"{name}.csv")[1]] for name in ("lower", "upper", "capitalize")]
+    assert found[0] == found[1] == found[2]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+import socratic
+from socratic.families import Binomial, Categorical, Gaussian
+from socratic.learning import Rows, fit_em, initialise_leaves
+
+
+def rows_of(x: torch.Tensor) -> Rows:
+    return Rows(x, torch.zeros(len(x), dtype=torch.long), torch.ones(len(x)))
+
+
+def mixed(n: int = 300, seed: int = 0) -> torch.Tensor:
+    """Two clusters of rows with a number, a flag, a category and a count; some values missing."""
+    generator = torch.Generator().manual_seed(seed)
+    cluster = torch.rand(n, generator=generator) < 0.4
+
+    def pick(high: float, low: float) -> torch.Tensor:
+        return torch.rand(n, generator=generator) < torch.where(cluster, high, low)
+
+    x = torch.stack(
+        [
+            torch.where(cluster, 1.5, -1.0) + 0.5 * torch.randn(n, generator=generator),
+            pick(0.9, 0.2).float(),
+            pick(0.8, 0.3).float() + pick(0.7, 0.1).float(),
+            torch.stack([pick(0.7, 0.2) for _ in range(3)]).sum(0).float(),
+        ],
+        dim=1,
+    )
+    x[torch.rand(x.shape, generator=generator) < 0.1] = torch.nan
+    return x
+
+
+def density(seed: int = 0) -> socratic.Circuit:
+    leaf = [Gaussian(0.05, 2.0), "bernoulli", Categorical(3), Binomial(3)]
+    return socratic.rat_spn(4, 1, n_sums=3, n_leaves=3, depth=2, n_repetitions=2, leaf=leaf, seed=seed)
+
+
+def test_every_step_raises_the_likelihood() -> None:
+    x = mixed()
+    circuit = density()
+    initialise_leaves(circuit, x)
+    before = float(circuit.log_likelihood(x).detach().mean())
+    history = fit_em(circuit, rows_of(x), n_epochs=25, batch_size=70)
+    losses = [epoch.loss for epoch in history.epochs]
+    assert all(later <= earlier + 1e-4 for earlier, later in itertools.pairwise(losses))
+    assert float(circuit.log_likelihood(x).detach().mean()) > before + 0.1
+
+
+def test_a_single_leaf_gets_the_maximum_likelihood() -> None:
+    x = torch.tensor([[0.0, 1.0], [2.0, 1.0], [1.0, 0.0], [1.0, torch.nan]])
+    circuit = socratic.rat_spn(
+        2, 1, n_sums=1, n_leaves=1, depth=0, n_repetitions=1, leaf=[Gaussian(0.01, 5.0), "bernoulli"]
+    )
+    fit_em(circuit, rows_of(x), n_epochs=3)
+    normal = circuit.leaves.distribution(0, 0, 0)
+    flag = circuit.leaves.distribution(0, 1, 0)
+    assert (normal.mean, normal.variance) == (pytest.approx(1.0, abs=1e-2), pytest.approx(0.5, abs=1e-2))  # type: ignore[union-attr]
+    assert flag.probability == pytest.approx(2 / 3, abs=1e-2)  # type: ignore[union-attr]
+
+
+def test_weights_count_as_copies() -> None:
+    x = mixed(40)
+    once, twice = density(), density()
+    fit_em(once, replace(rows_of(x), weight=torch.full((40,), 2.0)), n_epochs=2)
+    fit_em(twice, rows_of(torch.cat([x, x])), n_epochs=2)
+    torch.testing.assert_close(once.log_likelihood(x), twice.log_likelihood(x), atol=1e-3, rtol=1e-3)
+
+
+def test_only_densities_are_trained() -> None:
+    with pytest.raises(ValueError, match="circuits of one class; got 2"):
+        fit_em(socratic.rat_spn(4, 2, depth=1), rows_of(torch.zeros(3, 4)), n_epochs=1)

@@ -1,0 +1,64 @@
+"""Conformal p-values: the guarantee, ties and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from socratic.uncertainty.conformal import Conformal
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(19, 0.05), (19, 0.1), (30, 0.1), (100, 0.05), (7, 0.05)])
+def test_known_rows_are_rejected_as_often_as_promised(n: int, alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    n_trials, n_new = 4000, 5
+    rejected = [
+        (Conformal.fit(rng.normal(size=n)).p_value(rng.normal(size=n_new)) <= alpha).mean() for _ in range(n_trials)
+    ]
+    promised = np.floor(alpha * (n + 1) + 1e-9) / (n + 1)
+    error = np.std(rejected) / np.sqrt(n_trials)  # the new rows of a trial share their calibration rows
+    assert abs(np.mean(rejected) - promised) <= 4 * error + 1e-12
+
+
+def test_ties_are_rejected_less_often() -> None:
+    rng = np.random.default_rng(1)
+    rejected = [
+        (Conformal.fit(rng.integers(0, 4, 50)).p_value(rng.integers(0, 4, 5)) <= 0.3).mean() for _ in range(2000)
+    ]
+    assert np.mean(rejected) <= 0.3
+    np.testing.assert_allclose(
+        Conformal.fit([1.0, 1.0, 2.0]).p_value([0.0, 1.0, 1.5, 2.0, 3.0]), [1, 1, 0.5, 0.5, 0.25]
+    )
+
+
+def test_a_weight_is_a_repeated_row() -> None:
+    rng = np.random.default_rng(2)
+    scores, counts, new = rng.normal(size=40).round(1), rng.integers(0, 4, 40), rng.normal(size=100).round(1)
+    weighted = Conformal.fit(scores, counts)
+    np.testing.assert_array_equal(weighted.p_value(new), Conformal.fit(np.repeat(scores, counts)).p_value(new))
+    assert (np.diff(weighted.scores) >= 0).all()
+
+
+def test_without_calibration_rows_nothing_is_unusual() -> None:
+    np.testing.assert_array_equal(Conformal.fit([]).p_value([-np.inf, 0.0, np.inf]), [1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(Conformal.fit([1.0, 2.0], [0.0, 0.0]).p_value([3.0]), [1.0])
+    assert Conformal.fit([1.0]).p_value([]).shape == (0,)
+
+
+def test_infinite_and_missing_scores() -> None:
+    conformal = Conformal.fit([0.0, 1.0, np.inf])
+    np.testing.assert_allclose(conformal.p_value([-np.inf, 2.0, np.inf, np.nan]), [1.0, 0.5, 0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights", "message"),
+    [
+        ([[1.0]], None, r"scores must have the shape \(n,\); got \(1, 1\)"),
+        ([1.0, np.nan], None, "scores must hold no NaN; got 1 among 2 numbers"),
+        ([1.0, 2.0], [1.0], r"the weights of scores must have the shape \(2,\), like them; got \(1,\)"),
+        ([1.0, 2.0], [1.0, -2.0], "the weights of scores must be finite and at least 0; got a minimum of -2"),
+    ],
+)
+def test_bad_arguments_are_named(scores: list[float], weights: list[float] | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Conformal.fit(scores, weights)
