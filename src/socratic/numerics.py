@@ -21,7 +21,7 @@ public arguments and results put rows first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -130,6 +130,17 @@ class LogProducts(NamedTuple):
         """Log-products (K, M) of M chosen entries, each given by its fold and row."""
         left = self.left[fold, :, row].t()
         return left if self.right is None else pair_sums(left, self.right[fold, :, row].t())
+
+
+def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generator) -> Tensor:
+    """Independent booleans, true with probability ``dropout`` (to the nearest 1 / 65,536), on the generator's device.
+
+    Four are cut from each random word: many times faster than drawing them one by one.
+    """
+    size = math.prod(shape)
+    words = torch.empty(-(-size // 4), dtype=torch.int64, device=generator.device)
+    words.random_(-(2**63), None, generator=generator)
+    return (words.view(torch.int16)[:size] < round(dropout * 65536) - 32768).view(tuple(shape))
 
 
 def is_recording(x: Tensor) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from socratic.distributions import Distribution
 from socratic.families import Family
+from socratic.numerics import draw_dropped
 
 
 class LeafGroup(nn.Module):
@@ -147,8 +148,7 @@ class LeafLayer(nn.Module):
         for group in self.leaf_groups():
             statistics, natural = group.terms(x, None)
             value = torch.einsum("fdtn,fdti->fdin", statistics, natural)
-            keep = torch.empty_like(value).bernoulli_(1.0 - dropout, generator=generator)
-            values.append((value * keep).sum(1))
+            values.append(value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1))
         return _total(values)
 
     @torch.no_grad()

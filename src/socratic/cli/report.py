@@ -129,7 +129,8 @@ def demo_page(
         "than a test digit, by entropy, by -log p(x), or by the detector's p-value (ties count half). Entropy in nats, "
         "the mean of each set. Seconds for 1,000 rows, by one thread of this machine.</p>",
         "<h2>Known digits, changed more and more</h2>",
-        "<p>A classifier that knows what it does not know gets less certain as it gets worse, and refuses more.</p>",
+        "<p>Entropy should rise as accuracy falls. Where it stays low the circuit is sure and wrong; the share "
+        "refused, which rests on log p(x) as well, tells whether that is caught.</p>",
         f'<div class="figures">{"".join(_shift_figure(shift) for shift in shifts)}</div>',
         "<h2>What is refused</h2>",
         f"<p>The p-value of an image is the share of familiar images that are at least as unusual. Images with a "

@@ -19,6 +19,7 @@ from socratic.inference.walk import walk
 from socratic.numerics import (
     LogProducts,
     Scratch,
+    draw_dropped,
     exp_shifted,
     finite_max,
     log_or_dead,
@@ -136,9 +137,9 @@ class RowDropoutAlgebra(PlainAlgebra):
             return super().layer(layer, weights, left, right, root=root)
         products = Products.of(layer, left, right)
         log_products = products.left if products.right is None else pair_sums(products.left, products.right)
-        keep = torch.empty_like(log_products).bernoulli_(1.0 - self.dropout, generator=self.generator)
+        dropped = draw_dropped(log_products.shape, self.dropout, self.generator)
         # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
-        kept, shift = exp_shifted(log_products.masked_fill(keep == 0, -torch.inf))
+        kept, shift = exp_shifted(log_products.masked_fill(dropped, -torch.inf))
         return LogValues.rescale(log_or_dead(torch.bmm(weights, kept)), products.log_scale + shift)
 
 

@@ -15,7 +15,7 @@ from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import scale_dtype, sqrt_or_zero
+from socratic.numerics import draw_dropped, scale_dtype, sqrt_or_zero
 
 
 def sample_log_likelihoods(
@@ -48,7 +48,7 @@ def sample_log_likelihoods(
             values = leaves
             if leaf_dropout > 0.0:
                 keep = [
-                    _draw((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, rows, generator)
+                    (~draw_dropped((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, generator)).to(rows.dtype)
                     for group in circuit.leaves.leaf_groups()
                 ]
                 values = LogValues.rescale(circuit.leaves.log_density(rows, keep))
@@ -121,10 +121,6 @@ def monte_carlo_dropout(
     return Posterior.concatenate(map_chunks(query, len(rows), size))
 
 
-def _draw(shape: Sequence[int], dropout: float, like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1.0 - dropout, generator=generator)
-
-
 def _mask_weights(
     weights: Weights, dropout: float, masks: MaskKind, root_dropout: bool, generator: torch.Generator
 ) -> Weights:
@@ -133,7 +129,7 @@ def _mask_weights(
     def masked(layer: Tensor) -> Tensor:
         n_folds, n_sums, n_children = layer.shape
         shape = (n_folds, n_sums if masks == "edge" else 1, n_children)
-        return layer * _draw(shape, dropout, layer, generator)
+        return layer.masked_fill(draw_dropped(shape, dropout, generator), 0.0)
 
     roots = [masked(layer) for layer in weights.roots] if root_dropout else weights.roots
     return Weights([masked(layer) for layer in weights.layers], roots)
