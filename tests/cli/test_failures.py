@@ -29,7 +29,7 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("comma.csv", (TITLES + GOOD + '1,"2,5",red,true,no\n').encode(), "decimals with a point"),
     ("quote.csv", (TITLES + GOOD + '1,2,"red,true,no\n').encode(), "check the quotes"),
     ("semicolons.csv", (TITLES + GOOD).replace(",", ";").encode(), "separated by ';'"),
-    ("packed.csv.gz", gzip.compress((TITLES + GOOD * 20).encode())[:-50], "is damaged or not compressed"),
+    ("packed.csv.gz", gzip.compress((TITLES + GOOD * 20).encode(), mtime=0)[:-50], "is damaged or not compressed"),
     ("plain.csv.gz", (TITLES + GOOD).encode(), "is damaged or not compressed"),
     ("wrong.parquet", (TITLES + GOOD).encode(), "is damaged or no Parquet file"),
     ("table.xlsx", b"PK", "must end in one of .csv, .csv.gz, .parquet"),

@@ -189,9 +189,10 @@ class CircuitClassifier(ClassifierMixin, BaseEstimator):
         codes_of = np.zeros(len(weight), dtype=np.int64)
         codes_of[weight > 0] = labels
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self.table_, rows = prepare(raw, codes_of, weight, self.leaf)
+        prepared = prepare(raw, codes_of, weight, self.leaf)
+        split = self._split(prepared.labels, rng)
+        self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
-            split = self._split(rows, rng)
             self._train(rows, split, seed=int(rng.integers(2**31 - 1)))
             self._calibrate(rows, split, rng, rate)
         return self
@@ -242,13 +243,14 @@ class CircuitClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.string = False
         return tags
 
-    def _split(self, rows: Rows, rng: np.random.Generator) -> Split:
+    def _split(self, labels: np.ndarray, rng: np.random.Generator) -> Split:
         fraction = self.validation_fraction
         if isinstance(fraction, str):
-            fraction = 0.1 if len(rows) >= 2000 else 0.0
+            check_choice("validation_fraction", fraction, ("auto",))
+            fraction = 0.1 if len(labels) >= 2000 else 0.0
         for name, value in (("validation_fraction", fraction), ("calibration_fraction", self.calibration_fraction)):
             check_rate(name, value)
-        return split_rows(rows.y.numpy(), float(fraction), float(self.calibration_fraction), rng)
+        return split_rows(labels, float(fraction), float(self.calibration_fraction), rng)
 
     def _train(self, rows: Rows, split: Split, seed: int) -> None:
         train = rows.take(torch.as_tensor(split.train))
@@ -262,7 +264,7 @@ class CircuitClassifier(ClassifierMixin, BaseEstimator):
             batch_size=self.batch_size,
         )
         device = choose_device(self.device)
-        self.class_prior_ = self._prior(rows)
+        self.class_prior_ = self._prior(train)
         self.circuit_ = build_circuit(sizes, self.table_.families, len(self.classes_), seed)
         initialise_leaves(self.circuit_, train.x, seed)
         self.circuit_.to(device)

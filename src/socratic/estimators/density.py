@@ -96,9 +96,10 @@ class CircuitDensity(DensityMixin, BaseEstimator):
         raw = check_columns(self, X, reset=True)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self.table_, rows = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
+        prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
+        split = split_rows(prepared.labels, float(self.validation_fraction), 0.0, rng)
+        self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
-            split = split_rows(rows.y.numpy(), float(self.validation_fraction), 0.0, rng)
             validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
             self.circuit_, self.history_ = fit_density(
                 self, self.table_, rows.take(torch.as_tensor(split.train)), validation, int(rng.integers(2**31 - 1))

@@ -78,9 +78,10 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         raw = check_columns(self, X, reset=True)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self.table_, rows = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
+        prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
+        split = split_rows(prepared.labels, float(self.validation_fraction), float(self.calibration_fraction), rng)
+        self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
-            split = split_rows(rows.y.numpy(), float(self.validation_fraction), float(self.calibration_fraction), rng)
             held = np.sort(np.concatenate([split.reference, split.calibration]))  # one score needs no reference
             validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
             train = rows.take(torch.as_tensor(split.train))

@@ -48,26 +48,45 @@ def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) ->
     return Canonical(kept[first], total)
 
 
-class Prepared(NamedTuple):
-    """A table and its rows, ready for training."""
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Distinct rows of a table, encoded but not yet standardised.
 
-    table: Table
-    rows: Rows
+    Attributes
+    ----------
+    columns : Table
+        Without scales.
+    codes : ndarray (M, V)
+    labels : ndarray (M,)
+        Class numbers.
+    weight : ndarray (M,)
+    """
+
+    columns: Table
+    codes: np.ndarray
+    labels: np.ndarray
+    weight: np.ndarray
+
+    def standardise(self, train: np.ndarray) -> tuple[Table, Rows]:
+        """The table scaled by the rows to train on alone, and all rows in its scale.
+
+        Rows held out for calibration must not have a part in anything that new rows have none in.
+        """
+        table = self.columns.standardised(self.codes[train], self.weight[train])
+        rows = Rows(
+            torch.as_tensor(table.scale(self.codes), dtype=torch.float32),
+            torch.as_tensor(self.labels),
+            torch.as_tensor(self.weight, dtype=torch.float32),
+        )
+        return table, rows
 
 
 def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, str] | None) -> Prepared:
-    """Choose leaf families, merge equal rows, and standardise by what is left: nothing depends on the order of rows."""
+    """Choose leaf families and merge equal rows: nothing that follows depends on the order of rows."""
     columns = fit_table(raw, weight > 0, leaf)
     codes = columns.encode(raw)
     distinct = canonical_rows(codes, labels, weight)
-    codes = codes[distinct.kept]
-    table = columns.standardised(codes, distinct.weight)
-    rows = Rows(
-        torch.as_tensor(table.scale(codes), dtype=torch.float32),
-        torch.as_tensor(labels[distinct.kept]),
-        torch.as_tensor(distinct.weight, dtype=torch.float32),
-    )
-    return Prepared(table, rows)
+    return Prepared(columns, codes[distinct.kept], labels[distinct.kept], distinct.weight)
 
 
 def split_rows(
