@@ -16,7 +16,7 @@ from socratic.errors import check_count
 from socratic.families import Family
 from socratic.learning.settings import Epoch
 
-_STEPS = 400
+_STEPS = 600
 """Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
 
