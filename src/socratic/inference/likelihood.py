@@ -84,20 +84,18 @@ class Products(NamedTuple):
 
 
 class PlainAlgebra:
-    """Evaluation of the circuit as it is."""
+    """Evaluation of the circuit as it is. Variants differ in how they sum the products of a layer."""
+
+    def log_sums(self, weights: Tensor, products: Products, *, root: bool) -> Tensor:  # noqa: ARG002 - for variants
+        """Log of the weighted sums of products, relative to the products' scale: (F, S, N)."""
+        return log_or_dead(sum_products(weights, *products.exp()))
 
     def layer(
-        self,
-        layer: SumProductLayer,
-        weights: Tensor,
-        left: LogValues,
-        right: LogValues | None,
-        *,
-        root: bool,  # noqa: ARG002 - roots are like other sums here
+        self, layer: SumProductLayer, weights: Tensor, left: LogValues, right: LogValues | None, *, root: bool
     ) -> LogValues:
         """Log-values of the sums of one layer."""
         products = Products.of(layer, left, right)
-        return LogValues.rescale(log_or_dead(sum_products(weights, *products.exp())), products.log_scale)
+        return LogValues.rescale(self.log_sums(weights, products, root=root), products.log_scale)
 
     def join(self, branches: list[LogValues]) -> LogValues:
         """Sum over repetitions."""
@@ -107,20 +105,10 @@ class PlainAlgebra:
 class MaskedAlgebra(PlainAlgebra):
     """Evaluation with masked weights, zeros included."""
 
-    def layer(
-        self,
-        layer: SumProductLayer,
-        weights: Tensor,
-        left: LogValues,
-        right: LogValues | None,
-        *,
-        root: bool,  # noqa: ARG002 - roots are like other sums here
-    ) -> LogValues:
-        """Log-values of the sums of one layer."""
-        products = Products.of(layer, left, right)
+    def log_sums(self, weights: Tensor, products: Products, *, root: bool) -> Tensor:  # noqa: ARG002
+        """The same, also where only small products are left."""
         sums = sum_products(weights, *products.exp())
-        log_sums = rescue_underflow(sums, weights, LogProducts(products.left, products.right))
-        return LogValues.rescale(log_sums, products.log_scale)
+        return rescue_underflow(sums, weights, LogProducts(products.left, products.right))
 
 
 class RowDropoutAlgebra(PlainAlgebra):
@@ -129,18 +117,15 @@ class RowDropoutAlgebra(PlainAlgebra):
     def __init__(self, dropout: float, root_dropout: bool, generator: torch.Generator) -> None:
         self.dropout, self.root_dropout, self.generator = dropout, root_dropout, generator
 
-    def layer(
-        self, layer: SumProductLayer, weights: Tensor, left: LogValues, right: LogValues | None, *, root: bool
-    ) -> LogValues:
-        """Log-values of the sums of one layer over the children that were kept."""
+    def log_sums(self, weights: Tensor, products: Products, *, root: bool) -> Tensor:
+        """The same over the children that were kept."""
         if self.dropout == 0.0 or (root and not self.root_dropout):
-            return super().layer(layer, weights, left, right, root=root)
-        products = Products.of(layer, left, right)
+            return super().log_sums(weights, products, root=root)
         log_products = products.left if products.right is None else pair_sums(products.left, products.right)
         dropped = draw_dropped(log_products.shape, self.dropout, self.generator)
         # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
         kept, shift = exp_shifted(log_products.masked_fill(dropped, -torch.inf))
-        return LogValues.rescale(log_or_dead(torch.bmm(weights, kept)), products.log_scale + shift)
+        return log_or_dead(torch.bmm(weights, kept)) + shift
 
 
 def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
