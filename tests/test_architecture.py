@@ -13,15 +13,19 @@ import pytest
 import socratic
 
 PACKAGE = Path(socratic.__file__).parent
-CORE = ["errors", "numerics", "distributions", "families", "structure", "circuit", "inference"]
+CORE = ["errors", "files", "numerics", "distributions", "families", "structure", "circuit", "inference"]
 # What each part may import besides itself: in the core, the parts before it.
 MAY_IMPORT: dict[str, set[str]] = {
     **{part: set(CORE[:place]) for place, part in enumerate(CORE)},
+    "pages": {"errors", "files"},
     "data": {"errors"},
+    "shifts": {"errors"},
     "uncertainty": {"errors", "numerics", "inference"},
     "learning": {*CORE},
     "estimators": {*CORE, "data", "uncertainty", "learning"},
-    "cli": {"", *CORE, "data", "uncertainty", "learning", "estimators"},  # "": the package itself, for its version
+    # "": the package itself, for its version.
+    "experiments": {"", *CORE, "data", "shifts", "uncertainty", "learning", "estimators", "pages"},
+    "cli": {"", *CORE, "data", "shifts", "uncertainty", "learning", "estimators", "pages", "experiments"},
 }
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from socratic import data as data
     from socratic import distributions as distributions
     from socratic import families as families
+    from socratic import shifts as shifts
     from socratic.circuit import Circuit as Circuit
     from socratic.circuit import Leaf as Leaf
     from socratic.circuit import Product as Product
@@ -62,7 +63,7 @@ _HOMES = {
     ),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = ("data", "distributions", "families")
+_MODULES = ("data", "distributions", "families", "shifts")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -15,42 +14,7 @@ pytest.importorskip("matplotlib")
 
 from socratic.cli import demo
 from socratic.cli.failures import UserError
-from socratic.cli.report import inline_svg, page, write_page
-
-
-class Page(HTMLParser):
-    """What a page is made of."""
-
-    LOADING = ("src", "href", "xlink:href", "srcset", "data", "poster", "action")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.unnamed: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.tags.append(tag)
-        self.loaded += [given[name] for name in self.LOADING if name in given]
-        self.ids += [given["id"]] if "id" in given else []
-        if (tag == "img" and not given.get("alt")) or (tag == "svg" and not given.get("aria-label")):
-            self.unnamed.append(tag)
-
-
-def check_alone(text: str) -> Page:
-    """Nothing is loaded, nothing runs, every picture has words, and no name is used twice."""
-    found = Page(text)
-    assert [target for target in found.loaded if not target.startswith(("data:", "#"))] == []
-    assert [target for target in found.loaded if target.startswith("#") and target[1:] not in found.ids] == []
-    assert [name for name in re.findall(r"url\(#([^)]*)\)", text) if name not in found.ids] == []
-    assert not re.search(r"https?://|@import|url\((?!#)", text)
-    assert not {"script", "link", "iframe"} & set(found.tags)
-    assert not found.unnamed
-    assert len(set(found.ids)) == len(found.ids)
-    return found
+from tests.html_pages import check_alone
 
 
 @pytest.mark.slow
@@ -108,18 +72,3 @@ def test_report_goes_to_a_file_or_into_a_folder(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(UserError, match=r"folder\.html is a folder; name a file"):
         demo.report_path(tmp_path / "folder.html")
-
-
-def test_figures_in_pages_stand_alone_and_side_by_side(tmp_path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figures = []
-    for name in ("one", "two"):
-        figure = Figure()
-        figure.subplots().plot([1, 2], [3, 4], "o-")
-        figures.append(inline_svg(figure, name, alt=f'"{name}" & more'))
-    write_page(tmp_path / "page.html", page("A <title>", "".join(figures)))
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    check_alone(text)
-    assert "&quot;one&quot; &amp; more" in text
-    assert "A &lt;title&gt;" in text

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.errors import ModelFileError
+from socratic.files import replacing
 
 ENTRY = "socratic"
 """The name of the metadata entry that holds everything but the tensors."""
@@ -36,16 +36,8 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     # One entry: safetensors writes several in random order, and equal models should be equal files.
     metadata = {ENTRY: json.dumps({"format": kind, "version": version, "config": config})}
-    target = path.resolve()  # through links: the link stays, the file is replaced
-    draft = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.partial")
-    try:
+    with replacing(path, shared=True) as draft:
         save_file(plain, draft, metadata=metadata)
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def read_config(path: Path, kind: str, version: int) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from scipy.special import entr
 from socratic.cli.console import on_terminal
 from socratic.cli.console import output as result_console
 from socratic.cli.failures import UserError
-from socratic.cli.report import Card, Row, Shift, demo_page, write_page
+from socratic.cli.report import Card, Row, Shift, demo_page
 from socratic.estimators.building import threads
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.encoding import encode_rows
 from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
+from socratic.pages import write_page
 from socratic.uncertainty.metrics import auroc
 
 SIDE, BRIGHTEST = 8, 16.0

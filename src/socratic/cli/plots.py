@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socratic.cli.failures import UserError
-from socratic.cli.tabular import replacing
+from socratic.pages import save_figure
 
 if TYPE_CHECKING:
     from socratic.cli.evaluate import Results
@@ -34,7 +34,6 @@ def prepare(folder: Path) -> None:
 
 def draw_all(folder: Path, known: Results, unknown: Results | None, rate: float) -> list[Path]:
     """Draw every plot as PNG and SVG and return the files."""
-    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -49,13 +48,7 @@ def draw_all(folder: Path, known: Results, unknown: Results | None, rate: float)
         figure = Figure(figsize=(5, 4), layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure.subplots())
-        for suffix in ("png", "svg"):
-            path = folder / f"{title}.{suffix}"
-            # Neither dates nor random names in the files: the same results give the same bytes.
-            metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
-            with replacing(path) as draft, rc_context({"svg.hashsalt": "socratic"}):
-                figure.savefig(draft, format=suffix, dpi=150, metadata=metadata)
-            written.append(path)
+        written += save_figure(figure, folder, title)
     return written
 
 

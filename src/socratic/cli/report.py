@@ -1,45 +1,16 @@
-"""Reports as web pages in one file: figures and pictures inside, nothing loaded from elsewhere."""
+"""The demo's report: one web page with figures and pictures."""
 
 from __future__ import annotations
 
-import base64
 import html
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from socratic.cli.tabular import replacing
-
-# Colours that the page chooses by light and dark; figures are drawn in these and refer to the names in the end.
-_INK, _FAINT = "#010101", "#020202"
-_PALETTE = ("#030303", "#040404", "#050505", "#060606", "#070707")
-_NAMES = {_INK: "ink", _FAINT: "faint", **{colour: f"line-{index}" for index, colour in enumerate(_PALETTE)}}
-_MARKERS = "osD^v"
-
-_STYLE = """
-:root { color-scheme: light dark; --paper: #fdfdfc; --ink: #1d1f21; --faint: #d9dadb; --quiet: #5c6166;
-  --line-0: #0072b2; --line-1: #b85c00; --line-2: #00805c; --line-3: #a8437f; --line-4: #5c6166; }
-@media (prefers-color-scheme: dark) { :root { --paper: #17191b; --ink: #e6e7e8; --faint: #3a3e42; --quiet: #a5abb0;
-  --line-0: #56b4e9; --line-1: #e69f00; --line-2: #2fc39a; --line-3: #e08fc2; --line-4: #a5abb0; } }
-body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
-h3 { font-size: 1rem; margin-bottom: 0.5rem; } p, li { max-width: 46rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.3rem 0.8rem 0.3rem 0; text-align: right; border-bottom: 1px solid var(--faint); }
-th:first-child, td:first-child { text-align: left; white-space: nowrap; }
-.figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
-figure { margin: 0; } figure > svg { width: 100%; max-width: 32rem; height: auto; }
-figcaption, .quiet { color: var(--quiet); font-size: 0.875rem; }
-.cards { display: flex; flex-wrap: wrap; gap: 0.75rem; } .cards figure { width: 4.5rem; }
-.cards img { width: 100%; image-rendering: pixelated; border: 2px solid var(--line-2); border-radius: 4px; }
-.cards .refused img { border-color: var(--line-1); border-style: dashed; }
-"""
+from socratic.pages import INK, MARKERS, PALETTE, clean, figure_element, new_figure, page, png_uri, table
 
 
 @dataclass(frozen=True)
@@ -124,7 +95,7 @@ def demo_page(
         "<h1>Digits, and what is not a digit</h1>",
         *(f"<p>{html.escape(line)}</p>" for line in words),
         "<h2>One circuit, seven questions</h2>",
-        _table(Row.HEADINGS, [row.cells() for row in rows]),
+        table(Row.HEADINGS, [row.cells() for row in rows]),
         "<p class=quiet>All rows use the same trained weights. AUROC: how often a photograph patch is more unusual "
         "than a test digit, by entropy, by -log p(x), or by the detector's p-value (ties count half). Entropy in nats, "
         "the mean of each set. Seconds for 1,000 rows, by one thread of this machine.</p>",
@@ -145,46 +116,8 @@ def demo_page(
     return page("socratic demo", "\n".join(parts))
 
 
-def page(title: str, body: str) -> str:
-    """A complete page in light and dark, for small and large screens."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        "</body>\n</html>\n"
-    )
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, completely or not at all."""
-    with replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8")
-
-
-def inline_svg(figure: Any, name: str, alt: str) -> str:
-    """A Matplotlib figure as SVG within a page, drawn in the page's colours; ``name`` is unique in the page."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
-    for colour, variable in _NAMES.items():
-        text = text.replace(colour, f"var(--{variable})")
-    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"', 1)
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in headings)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
-
-
 def _shift_figure(shift: Shift) -> str:
-    figure = _new_figure(4.6)
+    figure = new_figure(4.6)
     places = range(len(shift.levels))
     grid = figure.add_gridspec(3, len(shift.levels), height_ratios=[0.55, 1.6, 2.0])
     for place, image in zip(places, shift.samples, strict=True):
@@ -192,42 +125,42 @@ def _shift_figure(shift: Shift) -> str:
         axis.imshow(image, cmap="gray", vmin=0, vmax=16)
         axis.set_axis_off()
     shares, entropies = figure.add_subplot(grid[1, :]), figure.add_subplot(grid[2, :])
-    shares.plot(places, shift.accuracy, "o-", color=_PALETTE[0], label="accuracy")
-    shares.plot(places, shift.refused, "s--", color=_PALETTE[1], label="share refused")
+    shares.plot(places, shift.accuracy, "o-", color=PALETTE[0], label="accuracy")
+    shares.plot(places, shift.refused, "s--", color=PALETTE[1], label="share refused")
     shares.set(ylim=(-0.05, 1.05), ylabel="share", xticks=places, xticklabels=[])
-    for colour, marker, (name, values) in zip(_PALETTE, _MARKERS, shift.entropies.items(), strict=False):
+    for colour, marker, (name, values) in zip(PALETTE, MARKERS, shift.entropies.items(), strict=False):
         entropies.plot(places, values, marker=marker, color=colour, label=name)
     entropies.set(ylim=(0, None), ylabel="mean entropy (nats)", xlabel=f"{shift.name.lower()}: {shift.label}")
     entropies.set_xticks(places, shift.levels)
     for axis in (shares, entropies):
-        _clean(axis)
-        axis.legend(frameon=False, fontsize=7, labelcolor=_INK, handlelength=2.5)
+        clean(axis)
+        axis.legend(frameon=False, fontsize=7, labelcolor=INK, handlelength=2.5)
     last = {name: values[-1] for name, values in shift.entropies.items()}
     alt = (
         f"{shift.name}, from {shift.levels[0]} to {shift.levels[-1]}: accuracy goes from {shift.accuracy[0]:.0%} to "
         f"{shift.accuracy[-1]:.0%}, the share refused from {shift.refused[0]:.0%} to {shift.refused[-1]:.0%}. Mean "
         "entropy at the end: " + ", ".join(f"{name} {value:.2f}" for name, value in last.items()) + "."
     )
-    return _figure(figure, shift.name.lower(), alt, f"{shift.name}. The strip shows one of the test digits.")
+    return figure_element(figure, shift.name.lower(), alt, f"{shift.name}. The strip shows one of the test digits.")
 
 
 def _p_value_figure(p_values: Mapping[str, np.ndarray], rate: float) -> str:
-    figure = _new_figure(4.2)
+    figure = new_figure(4.2)
     axes = figure.subplots(len(p_values), 1, sharex=True)
     edges = np.linspace(0.0, 1.0, 21)
     for axis, (name, values) in zip(axes, p_values.items(), strict=True):
         shares = np.histogram(values, edges)[0] / len(values)
-        axis.bar(edges[:-1], shares, width=0.05, align="edge", color=_PALETTE[0], edgecolor="none")
-        axis.axvline(rate, color=_PALETTE[1], linestyle="--")
-        axis.set_title(f"{name}: {np.mean(values <= rate):.1%} refused", fontsize=8, loc="left", color=_INK)
+        axis.bar(edges[:-1], shares, width=0.05, align="edge", color=PALETTE[0], edgecolor="none")
+        axis.axvline(rate, color=PALETTE[1], linestyle="--")
+        axis.set_title(f"{name}: {np.mean(values <= rate):.1%} refused", fontsize=8, loc="left", color=INK)
         axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         axis.set(xlim=(0, 1))
-        _clean(axis)
+        clean(axis)
     axes[-1].set_xlabel("p-value")
     refused = "; ".join(f"{name}, {np.mean(values <= rate):.1%} refused" for name, values in p_values.items())
     alt = f"Histograms of p-values. {refused}."
     caption = "p-values in twentieths. What lies left of the dashed line is refused. Mind the scales: they differ."
-    return _figure(figure, "p-values", alt, caption)
+    return figure_element(figure, "p-values", alt, caption)
 
 
 def _cards(name: str, group: Sequence[Card]) -> str:
@@ -255,26 +188,4 @@ def _png(image: np.ndarray) -> str:
 
     buffer = io.BytesIO()
     imsave(buffer, image, cmap="gray", vmin=0, vmax=16, format="png")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _new_figure(height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(4.4, height), layout="constrained")
-
-
-def _clean(axis: Any) -> None:
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set_color(_INK)
-    axis.tick_params(colors=_INK, labelsize=7)
-    axis.xaxis.label.set(color=_INK, fontsize=8)
-    axis.yaxis.label.set(color=_INK, fontsize=8)
-    axis.grid(color=_FAINT, linewidth=0.5)
-    axis.set_axisbelow(True)
-    for line in axis.lines:
-        line.set(linewidth=1.3, markersize=3.5)
-
-
-def _figure(figure: Any, name: str, alt: str, caption: str) -> str:
-    return f"<figure>{inline_svg(figure, name, alt)}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    return png_uri(buffer.getvalue())

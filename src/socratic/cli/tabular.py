@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -314,20 +313,3 @@ def _kind_of(pa: Any, kind: Any, name: str) -> Kind:
     if _is_text(pa, kind):
         return "text"
     raise UserError(f"column {name!r} holds {kind}, which is neither numbers nor text; convert it or --drop it")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A hidden file beside ``path`` to write to, which takes its name at the end; an error leaves nothing.
-
-    Its name is fixed, so that what a killed run left is replaced by the next one.
-    """
-    draft = path.with_name(f".{path.name}.partial")
-    try:
-        yield draft
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from socratic.cli.tabular import Chunk, import_pyarrow, replacing, suffix_of
+from socratic.cli.tabular import Chunk, import_pyarrow, suffix_of
+from socratic.files import replacing
 
 
 class Sink(ABC):

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and its relatives, plain or gzipped; and what every image reader returns."""
+"""IDX files, the format of MNIST and its relatives, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -9,46 +9,17 @@ import os
 import re
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from socratic.data.images import Images
 from socratic.errors import DataFileError, check_choice
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MAX_DIMENSIONS = 32  # what an array of any supported numpy may have
 _CHUNK = 1 << 20
 _SPLITS = {"train": ("train",), "test": ("t10k", "test")}
-
-
-@dataclass(frozen=True, eq=False)
-class Images:
-    """Labelled images.
-
-    Attributes
-    ----------
-    images : np.ndarray (N, H, W, C) of uint8
-        Rows, columns, channels; C is 1 for grey images.
-    labels : np.ndarray (N,) of int64
-        The class of each image.
-    name : str
-        Name of the file the images came from, without its ending.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    name: str
-
-    def flat(self) -> np.ndarray:
-        """One row of variables an image: float32 (N, C*H*W), values as stored (0 to 255).
-
-        Variables are numbered channel by channel and row by row, as in an image of shape (C, H, W) that was
-        flattened: the order that ``socratic.spatial_binary_trees`` expects.
-        """
-        channel_major = self.images.transpose(0, 3, 1, 2)  # (N, C, H, W)
-        rows = np.ascontiguousarray(channel_major, dtype=np.float32)
-        return rows.reshape(len(rows), math.prod(rows.shape[1:]))
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
@@ -69,7 +40,7 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     if not source.is_file():
         raise FileNotFoundError(f"no IDX file at {source}")
     try:
-        with _open(source) as file:
+        with open_packed(source) as file:
             dtype, shape = _read_header(source, file)
             start, n_bytes = file.tell(), math.prod(shape) * dtype.itemsize
             _check_length(source, shape, n_bytes, _count_bytes(file, n_bytes))
@@ -163,7 +134,8 @@ def _files_by_set(folder: Path, split: str, content: str, n_dimensions: int) -> 
     return files
 
 
-def _open(source: Path) -> io.BufferedIOBase:
+def open_packed(source: Path) -> io.BufferedIOBase:
+    """Open a file that may be gzipped: its content decides, not its name."""
     with source.open("rb") as file:
         gzipped = file.read(2) == b"\x1f\x8b"
     return gzip.open(source, "rb") if gzipped else source.open("rb")

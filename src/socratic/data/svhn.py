@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from socratic.data.idx import Images
+from socratic.data.images import Images
 from socratic.errors import DataFileError
 
 _IMAGE = (32, 32, 3)

@@ -32,10 +32,8 @@ from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Rows, TrainingSettings
 from socratic.uncertainty.detector import DETECTORS, fit_detector
+from socratic.uncertainty.rates import choose_rate
 from socratic.uncertainty.synthetic import synthetic_shifts
-
-DROPOUT_RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
-"""The rates that ``dropout="auto"`` chooses from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,15 +315,11 @@ class CircuitClassifier(ClassifierMixin, BaseEstimator):
         if not isinstance(self.dropout, str):
             return check_rate("dropout", self.dropout)
         check_choice("dropout", self.dropout, ("auto",))
-        losses = {}
-        share = (rows.weight / rows.weight.sum()).double().numpy()
-        for candidate in DROPOUT_RATES:
-            mean = self._posterior(rows.x, candidate).mean.double().cpu().numpy()
-            losses[candidate] = -np.log(np.maximum(mean[np.arange(len(rows)), rows.y.numpy()], 1e-6))
-        means = {candidate: float(share @ loss) for candidate, loss in losses.items()}
-        best = min(means, key=lambda candidate: means[candidate])
-        spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 / len(rows)))
-        return max(candidate for candidate in DROPOUT_RATES if means[candidate] <= means[best] + spread)
+        return choose_rate(
+            lambda rate: self._posterior(rows.x, rate).mean.double().cpu().numpy(),
+            rows.y.numpy(),
+            rows.weight.double().numpy(),
+        )
 
     def _prior(self, rows: Rows) -> np.ndarray:
         if self.class_prior is None:

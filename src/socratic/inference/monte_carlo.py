@@ -115,7 +115,7 @@ def monte_carlo_dropout(
             root_dropout=root_dropout,
             seed=seed,
         )
-        return _summarise((log_value + log_prior for log_value in passes), log_prior)
+        return summarise_passes((log_value + log_prior for log_value in passes), log_prior)
 
     size = chunk_rows(circuit, values_per_row(circuit), chunk_size)
     return Posterior.concatenate(map_chunks(query, len(rows), size))
@@ -135,7 +135,7 @@ def _mask_weights(
     return Weights([masked(layer) for layer in weights.layers], roots)
 
 
-def _summarise(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
+def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
     """Moments of the posterior over passes in which a class is alive, from log p(x, class) of each pass."""
     n_passes = 0
     total = square = information = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)

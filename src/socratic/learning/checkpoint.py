@@ -59,10 +59,10 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def fingerprint(circuit: Circuit, rows: Sequence[Rows], settings: TrainingSettings) -> str:
+def fingerprint(circuit: Circuit, rows: Sequence[Rows], settings: TrainingSettings, augmentation: str) -> str:
     """A digest of everything that decides the result of a training."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([circuit.to_config(), asdict(settings), torch.__version__]).encode())
+    digest.update(json.dumps([circuit.to_config(), asdict(settings), augmentation, torch.__version__]).encode())
     for part in rows:
         for tensor in (part.x, part.y, part.weight):
             digest.update(tensor.detach().cpu().numpy().tobytes())

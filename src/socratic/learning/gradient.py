@@ -14,6 +14,8 @@ from socratic.inference.likelihood import log_likelihood, training_log_likelihoo
 from socratic.learning.checkpoint import Checkpoint, fingerprint
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
 WARM_UP = 0.1
 """Share of the steps over which the learning rate rises."""
 
@@ -45,7 +47,9 @@ def fit_gradient(
     log_prior: Tensor,
     *,
     validation: Rows | None = None,
+    augment: Augmentation | None = None,
     checkpoint: Path | None = None,
+    checkpoint_every: int = 1,
     progress: Callable[[Epoch], None] | None = None,
 ) -> History:
     """Train ``circuit`` in place and keep the parameters of the best epoch (the last without validation rows).
@@ -59,17 +63,27 @@ def fit_gradient(
     log_prior : Tensor (C,)
         Log-probabilities of the classes.
     validation : Rows, optional
-        Rows to measure progress on.
+        Rows to measure progress on, as the circuit reads them.
+    augment : callable, optional
+        Makes what the circuit reads (B, V) of the rows of a batch, anew in every step: changes that leave the class
+        what it is, drawn from the generator it is given (on the circuit's device). Its ``repr`` must tell it from
+        others: a checkpoint is named by it.
     checkpoint : Path, optional
         File to keep the state in. If it holds an earlier state of the same training, that is resumed; the result is
         the same as without the interruption. Removed at the end.
+    checkpoint_every : int
+        Epochs between two states.
     progress : callable, optional
         Called after every epoch.
     """
     kept = [rows] if validation is None else [rows, validation]
-    store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, kept, settings))
+    store = None
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, fingerprint(circuit, kept, settings, repr(augment)))
     n_batches = math.ceil(len(rows) / settings.batch_size)
-    optimiser = torch.optim.Adam(circuit.parameters(), lr=settings.learning_rate)
+    # Fused: one kernel for all parameters, where a GPU would wait for hundreds of small ones.
+    fused = circuit.device.type == "cuda"
+    optimiser = torch.optim.Adam(circuit.parameters(), lr=settings.learning_rate, fused=fused)
     names = [name for name, _ in circuit.named_parameters()]
     epochs: list[Epoch] = []
     best, best_state = -1, _copy(circuit)
@@ -79,14 +93,14 @@ def fit_gradient(
         best = extra["best"]
         best_state = _restore(circuit, optimiser, tensors, names)
     for number in range(len(epochs), settings.n_epochs):
-        loss = _epoch(circuit, rows, settings, log_prior, optimiser, number, n_batches)
+        loss = _epoch(circuit, rows, settings, log_prior, augment, optimiser, number, n_batches)
         validation_loss = math.nan
         if validation is not None:
             validation_loss = _validate(circuit, validation, settings, log_prior)
         epochs.append(Epoch(number, loss, validation_loss))
         if validation is None or best < 0 or validation_loss < epochs[best].validation_loss:
             best, best_state = number, _copy(circuit)
-        if store is not None:
+        if store is not None and (number + 1) % checkpoint_every == 0:
             store.save(_state(circuit, optimiser, best_state, names), epochs, {"best": best})
         if progress is not None:
             progress(epochs[-1])
@@ -103,6 +117,7 @@ def _epoch(
     rows: Rows,
     settings: TrainingSettings,
     log_prior: Tensor,
+    augment: Augmentation | None,
     optimiser: torch.optim.Optimizer,
     number: int,
     n_batches: int,
@@ -117,7 +132,11 @@ def _epoch(
             factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches)
             group["lr"] = settings.learning_rate * factor
         values = training_log_likelihood(
-            circuit, part.x, dropout=settings.dropout, leaf_dropout=settings.leaf_dropout, generator=masks
+            circuit,
+            part.x if augment is None else augment(part.x, masks),
+            dropout=settings.dropout,
+            leaf_dropout=settings.leaf_dropout,
+            generator=masks,
         )
         loss = objective(values, part, log_prior, circuit.n_features, settings.cross_entropy_weight)
         optimiser.zero_grad(set_to_none=True)

@@ -1,0 +1,240 @@
+"""``socratic experiment``: the evaluations of the TDI paper and more, one command each, from flags or a YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from socratic.cli.failures import UserError, library_errors
+from socratic.cli.parsing import ManyValues
+
+app = typer.Typer(help="Run an evaluation on images: unknown, turned or corrupted data, and how close estimates are.")
+
+DEFAULTS: dict[str, Any] = {"output": "socratic-results", "seeds": [0], "device": "auto"}
+_FOLDERS = ("data", "output")
+
+Train = Annotated[
+    str | None, typer.Option(metavar="SET", help="The training set: mnist, svhn, digits, ..., or a path.")
+]
+Unknown = Annotated[list[str] | None, typer.Option(metavar="SET...", help="Sets of unknown images.")]
+Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the image sets lie.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write to. [socratic-results]")
+]
+Seeds = Annotated[list[int] | None, typer.Option(metavar="N...", min=0, help="Seeds of the models. [0]")]
+Models = Annotated[list[str] | None, typer.Option(metavar="MODEL...", help="Only these models, such as circuit, MLP.")]
+Normalise = Annotated[
+    str | None, typer.Option(metavar="train|own", help="By whose statistics unknown images are normalised. [train]")
+]
+Images = Annotated[
+    int | None, typer.Option("--images", metavar="N", min=1, help="Test images of each set, at most. [all]")
+]
+TrainImages = Annotated[
+    int | None, typer.Option("--train-images", metavar="N", min=1, help="Training images, at most. [all]")
+]
+Passes = Annotated[
+    int | None, typer.Option("--passes", metavar="N", min=1, help="Passes of Monte Carlo dropout. [100]")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="MODEL.NAME=VALUE...", help="Change a model: --set circuit.n_epochs=10."),
+]
+Constants = Annotated[str | None, typer.Option(metavar="cifar|imagenet", help="Constants of the corruptions. [cifar]")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A YAML file with these options; flags go before it.")
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, ... [auto]")]
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Draw figures and the page at the end.")]
+
+
+@app.command(cls=ManyValues)
+def ood(
+    train: Train = None,
+    unknown: Unknown = None,
+    data: Data = None,
+    output: Output = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalise: Normalise = None,
+    n_images: Images = None,
+    n_train: TrainImages = None,
+    n_passes: Passes = None,
+    changes: Changes = None,
+    config: Config = None,
+    device: Device = None,
+    report: Report = True,
+) -> None:
+    """Unknown data: train on one set, meet others. Table 1 and the first figure of the TDI paper."""
+    run("ood", locals())
+
+
+@app.command(cls=ManyValues)
+def sweep(
+    train: Train = None,
+    unknown: Unknown = None,
+    data: Data = None,
+    output: Output = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalise: Normalise = None,
+    n_images: Images = None,
+    n_train: TrainImages = None,
+    n_passes: Passes = None,
+    changes: Changes = None,
+    config: Config = None,
+    device: Device = None,
+    report: Report = True,
+) -> None:
+    """Unknown data again, over rates of dropout."""
+    run("sweep", locals())
+
+
+@app.command(cls=ManyValues)
+def closeness(
+    train: Train = None,
+    unknown: Unknown = None,
+    data: Data = None,
+    output: Output = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalise: Normalise = None,
+    n_images: Images = None,
+    n_train: TrainImages = None,
+    changes: Changes = None,
+    config: Config = None,
+    device: Device = None,
+    report: Report = True,
+) -> None:
+    """Single-pass estimates against a thousand passes of Monte Carlo dropout."""
+    run("closeness", locals())
+
+
+@app.command(cls=ManyValues)
+def rotation(
+    train: Train = None,
+    data: Data = None,
+    output: Output = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalise: Normalise = None,
+    n_images: Images = None,
+    n_train: TrainImages = None,
+    n_passes: Passes = None,
+    changes: Changes = None,
+    config: Config = None,
+    device: Device = None,
+    report: Report = True,
+) -> None:
+    """Perturbed data: images turned from 0 to 90 degrees."""
+    run("rotation", locals())
+
+
+@app.command(cls=ManyValues)
+def corruption(
+    train: Train = None,
+    data: Data = None,
+    output: Output = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalise: Normalise = None,
+    n_images: Images = None,
+    n_train: TrainImages = None,
+    n_passes: Passes = None,
+    constants: Constants = None,
+    changes: Changes = None,
+    config: Config = None,
+    device: Device = None,
+    report: Report = True,
+) -> None:
+    """Corrupted data: 15 corruptions at 5 severities."""
+    run("corruption", locals())
+
+
+@app.command(name="report")
+def redraw(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of results.")],
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one page for all folders in Markdown instead.")
+    ] = None,
+) -> None:
+    """Draw the figures and pages of results anew."""
+    from socratic.experiments.records import RECORDS
+    from socratic.experiments.reporting.markdown import write_markdown
+    from socratic.experiments.reporting.page import write_report
+
+    for folder in folders:
+        if not (folder / RECORDS).is_file():
+            raise UserError(f"{folder} holds no results ({RECORDS}); name the folder of one experiment")
+    if markdown is not None:
+        written = write_markdown(folders, markdown)
+    else:
+        written = [path for folder in folders for path in write_report(folder)]
+    for path in written:
+        print(path)
+
+
+def run(kind: str, flags: Mapping[str, Any]) -> None:
+    """One experiment, and its report."""
+    options = _options(kind, flags)
+    if options.get("train") is None:
+        raise UserError(f"name the training set, such as: socratic experiment {kind} --train mnist --data FOLDER")
+    if kind in ("ood", "sweep") and not options.get("unknown"):
+        raise UserError(f"name unknown sets, such as: socratic experiment {kind} --train svhn --unknown cifar10 scenes")
+    from socratic.cli.experiment_run import run_experiment
+
+    with library_errors():
+        run_experiment(kind, options)
+
+
+def _options(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags, then the file's, then defaults."""
+    given = {name: value for name, value in flags.items() if value not in (None, []) and name != "config"}
+    given["overrides"] = _changes(given.pop("changes", []))
+    allowed = (set(flags) - {"config", "changes", "report"}) | {"overrides"}
+    from_file = _read_config(flags["config"], kind, allowed) if flags["config"] is not None else {}
+    overrides = dict(from_file.pop("overrides", {}))
+    for model, changes in given.pop("overrides").items():
+        overrides[model] = {**overrides.get(model, {}), **changes}
+    options = {**DEFAULTS, **from_file, **given, "overrides": overrides}
+    return {name: Path(value) if name in _FOLDERS else value for name, value in options.items()}
+
+
+def _read_config(path: Path, kind: str, allowed: set[str]) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise UserError("--config needs PyYAML; install it with: pip install pyyaml") from None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is no YAML file: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold options by name, such as 'train: mnist'")
+    for name in content:
+        if name not in allowed:
+            raise UserError(f"{path}: 'experiment {kind}' has no option {name!r}; it has {', '.join(sorted(allowed))}")
+    for name in ("unknown", "seeds", "models"):
+        if name in content and not isinstance(content[name], list):
+            content[name] = [content[name]]
+    return content
+
+
+def _changes(pairs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Changes to recipes, from ``MODEL.NAME=VALUE``."""
+    import json
+
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        model, dot, key = name.rpartition(".")
+        if not (equals and dot and model):
+            raise UserError(f"--set takes MODEL.NAME=VALUE, such as --set circuit.n_epochs=10; got {pair!r}")
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        found.setdefault(model, {})[key] = value
+    return found

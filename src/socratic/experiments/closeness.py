@@ -1,0 +1,139 @@
+"""Closeness: how far a single-pass estimate of the posterior is from many passes of Monte Carlo dropout.
+
+An error is given in units that mean something: the number of passes with which Monte Carlo dropout is as far from the
+reference. A new estimate is a new entry of ``ESTIMATES``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from socratic.experiments.circuits import CircuitModel
+from socratic.experiments.methods import plain_posterior
+from socratic.experiments.records import Records
+from socratic.experiments.workbench import Workbench
+from socratic.inference.moments import MASK_KINDS
+from socratic.inference.monte_carlo import monte_carlo_dropout
+from socratic.inference.posterior import Posterior
+
+Estimate = Callable[[CircuitModel, Tensor, str], Posterior]
+
+ESTIMATES: dict[str, Estimate] = {
+    "circuit alone": lambda model, rows, _: plain_posterior(model.log_joint(rows)),
+    "TDI independent (as published)": lambda model, rows, masks: model.tdi(rows, masks=masks, covariance="independent"),
+    "TDI exact": lambda model, rows, masks: model.tdi(rows, masks=masks),
+}
+"""From a model, rows (N, V) and a kind of masks to the posterior."""
+
+LADDER = (3, 10, 30, 100, 300)
+"""Passes of the Monte Carlo estimates that errors are compared with."""
+N_REFERENCE = 1000
+_N_ROWS = 1000
+ERRORS = ("mean", "entropy", "std")
+
+
+def run_closeness(bench: Workbench, records: Records, models: Sequence[str] | None, seeds: Sequence[int]) -> None:
+    """Every estimate against ``N_REFERENCE`` passes, on known and unknown images, half and half."""
+    for task, model, training in bench.models(bench.plan(models, seeds, circuits_only=True)):
+        records.append(training)
+        assert isinstance(model, CircuitModel)
+        rows = _rows(bench, model)
+        names = {"experiment": "closeness", **task.names(bench.settings.train)}
+        steps = len(MASK_KINDS) * (len(LADDER) + len(ESTIMATES))
+        with bench.watch.stage(f"{task.model}, seed {task.seed}: closeness", steps):
+            for masks in MASK_KINDS:
+                wanted = [f"Monte Carlo, {n} passes" for n in LADDER] + list(ESTIMATES)
+                if all({**names, "masks": masks, "method": label} in records for label in wanted):
+                    continue
+                for record in _compare(bench, model, rows, masks):
+                    records.append({**names, "masks": masks, **record})
+
+
+def _rows(bench: Workbench, model: CircuitModel) -> Tensor:
+    """Rows (N, V): half of them known images, the others from the unknown sets in equal parts."""
+    sets = [bench.test, *bench.unknown]
+    shares = [1.0] if len(sets) == 1 else [0.5, *(0.5 / len(bench.unknown) for _ in bench.unknown)]
+    parts = []
+    for images, share in zip(sets, shares, strict=True):
+        n = min(len(images), int(share * _N_ROWS))
+        some = images.take(np.linspace(0, len(images) - 1, n).astype(int))
+        parts.append(model.rows(some.images, bench.settings.normalise))
+    return torch.cat(parts)
+
+
+def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) -> list[dict[str, object]]:
+    """Records of the ladder and of all estimates for one kind of masks."""
+    shared = {"n": len(rows), "reference_passes": N_REFERENCE, "inference_dropout": model.dropout}
+
+    def sampled(n_passes: int, seed: int) -> Posterior:
+        return monte_carlo_dropout(
+            model.circuit,
+            rows,
+            dropout=model.dropout,
+            masks=masks,  # type: ignore[arg-type]
+            n_passes=n_passes,
+            class_prior=torch.exp(model.log_prior),
+            seed=seed,
+        )
+
+    def measured(estimate: Callable[[], Posterior]) -> tuple[dict[str, float], float]:
+        start = time.perf_counter()
+        posterior = estimate()
+        float(posterior.entropy.sum())  # waits for a GPU
+        return errors(posterior, reference), 1000.0 * (time.perf_counter() - start) / len(rows)
+
+    reference = sampled(N_REFERENCE, seed=0)
+    found: list[dict[str, object]] = []
+    ladder: dict[int, dict[str, float]] = {}
+    for n_passes in LADDER:
+        ladder[n_passes], seconds = measured(partial(sampled, n_passes, seed=n_passes))
+        own = {f"equivalent_{name}": float(n_passes) for name in ERRORS}
+        names = {"method": f"Monte Carlo, {n_passes} passes", "n_passes": n_passes, "seconds_per_1000": seconds}
+        found.append({**names, **shared, **_prefixed(ladder[n_passes]), **own})
+        bench.watch.step(f"{n_passes} passes")
+    for label, estimate in ESTIMATES.items():
+        distance, seconds = measured(partial(estimate, model, rows, masks))
+        passes = {f"equivalent_{name}": equivalent_passes(distance[name], ladder, name) for name in ERRORS}
+        found.append({"method": label, "seconds_per_1000": seconds, **shared, **_prefixed(distance), **passes})
+        bench.watch.step(label)
+    return found
+
+
+def errors(posterior: Posterior, reference: Posterior) -> dict[str, float]:
+    """Mean distances over rows.
+
+    Half the L1 distance of the mean posteriors, and the absolute differences of the entropies and of the standard
+    deviations of the reference's most probable class.
+    """
+    top = reference.mean.argmax(1, keepdim=True)
+    return {
+        "mean": float((posterior.mean - reference.mean).abs().sum(1).mean() / 2),
+        "entropy": float((posterior.entropy - reference.entropy).abs().mean()),
+        "std": float((posterior.std - reference.std).gather(1, top).abs().mean()),
+    }
+
+
+def equivalent_passes(error: float, ladder: Mapping[int, Mapping[str, float]], name: str) -> float:
+    """The number of passes with which Monte Carlo dropout has this error, along the ladder in log-log scale.
+
+    Beyond the ladder's ends the error is taken to fall as the square root of the passes.
+    """
+    passes = np.log(np.array(sorted(ladder), dtype=np.float64))
+    known = np.log([max(ladder[n][name], 1e-12) for n in sorted(ladder)])
+    known = np.minimum.accumulate(known)  # chance may turn two neighbours round
+    wanted = float(np.log(max(error, 1e-12)))
+    if wanted >= known[0]:
+        return float(np.exp(passes[0] - 2.0 * (wanted - known[0])))
+    if wanted <= known[-1]:
+        return float(np.exp(passes[-1] + 2.0 * (known[-1] - wanted)))
+    return float(np.exp(np.interp(-wanted, -known, passes)))
+
+
+def _prefixed(values: Mapping[str, float]) -> dict[str, float]:
+    return {f"error_{name}": value for name, value in values.items()}

@@ -1,0 +1,213 @@
+"""The neural networks that circuits are compared with: a multilayer perceptron and LeNet-5, alone or as an ensemble."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from socratic.data.images import Images
+from socratic.errors import check_choice
+from socratic.experiments.pixels import PixelScaler, shift_images
+from socratic.experiments.settings import NetworkRecipe
+from socratic.inference.monte_carlo import summarise_passes
+from socratic.inference.posterior import Posterior
+from socratic.learning.gradient import learning_rate_factor
+
+KINDS = ("MLP", "LeNet-5")
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkModel:
+    """One or more trained networks.
+
+    Attributes
+    ----------
+    kind : str
+        One of ``KINDS``.
+    n_classes : int
+    width : int
+        Of the hidden layers of a perceptron.
+    dropout : float
+        The rate of Monte Carlo dropout, which is that of training.
+    members : nn.ModuleList
+        Networks from normalised images (N, C, H, W) to logits.
+    scaler : PixelScaler
+    """
+
+    kind: str
+    n_classes: int
+    width: int
+    dropout: float
+    members: nn.ModuleList
+    scaler: PixelScaler
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of learnable parameters of all members."""
+        return sum(parameter.numel() for parameter in self.members.parameters())
+
+    def rows(self, images: np.ndarray, normalise: str = "train") -> Tensor:
+        """Images (N, H, W, C) of bytes as normalised rows (N, V), on the networks' device."""
+        scaler = self.scaler.of(images, normalise)
+        return scaler(scaler.bytes_of(images))
+
+    @torch.no_grad()
+    def posterior(self, rows: Tensor, n_passes: int | None = None, seed: int = 0) -> Posterior:
+        """The mean posterior of the members (N, C), or of ``n_passes`` passes of each with dropout."""
+        images = rows.view(-1, *_channels_first(self.scaler))
+
+        def passes(part: Tensor) -> Iterator[Tensor]:
+            for member in self.members:
+                member.train(n_passes is not None)
+                for _ in range(n_passes or 1):
+                    yield torch.log_softmax(member(part), 1)
+
+        with torch.random.fork_rng(devices=[rows.device] if rows.is_cuda else []):
+            torch.manual_seed(seed)
+            uniform = images.new_full((self.n_classes,), -math.log(self.n_classes))
+            return Posterior.concatenate([summarise_passes(passes(part), uniform) for part in images.split(_CHUNK)])
+
+    def to_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain data to rebuild the model from."""
+        tensors = {f"members/{name}": tensor for name, tensor in self.members.state_dict().items()}
+        tensors |= {"mean": self.scaler.mean, "scale": self.scaler.scale}
+        config = {
+            "kind": self.kind,
+            "width": self.width,
+            "dropout": self.dropout,
+            "n_members": len(self.members),
+            "n_classes": self.n_classes,
+            "shape": list(self.scaler.shape),
+        }
+        return tensors, config
+
+    @classmethod
+    def from_state(cls, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: torch.device) -> NetworkModel:
+        """Rebuild the model of :meth:`to_state`."""
+        height, width, channels = config["shape"]
+        scaler = PixelScaler(0, (height, width, channels), tensors["mean"], tensors["scale"]).to(device)
+        members = nn.ModuleList(
+            build_network(config["kind"], scaler.shape, config["n_classes"], config["width"], config["dropout"])
+            for _ in range(config["n_members"])
+        )
+        prefix = "members/"
+        members.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+        sizes = (config["n_classes"], config["width"], config["dropout"])
+        return cls(config["kind"], *sizes, members.to(device).eval(), scaler)
+
+
+def build_network(kind: str, shape: tuple[int, int, int], n_classes: int, width: int, dropout: float) -> nn.Sequential:
+    """An untrained network for images of a shape (H, W, C); ``width`` is that of a perceptron's two hidden layers."""
+    check_choice("kind", kind, KINDS)
+    height, side, channels = shape
+    if kind == "MLP":
+        hidden = [nn.Flatten(), nn.Linear(height * side * channels, width), nn.ReLU(), nn.Dropout(dropout)]
+        return nn.Sequential(
+            *hidden, nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, n_classes)
+        )
+    # LeNet-5 reads 32 x 32 pixels: smaller images are filled up where they are smaller.
+    padding = 2 if min(height, side) < 32 else 0
+    small = min(height, side) < 16
+    features = nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(dropout),
+        nn.Conv2d(6, 16, 5, padding=2 if small else 0),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(dropout),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        n_features = features(torch.zeros(1, channels, height, side)).shape[1]
+    return nn.Sequential(
+        features,
+        nn.Linear(n_features, 120),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(84, n_classes),
+    )
+
+
+def width_for(n_parameters: int, n_inputs: int, n_classes: int) -> int:
+    """The width at which a perceptron of two hidden layers has about this many parameters."""
+    linear = n_inputs + n_classes + 2
+    return max(8, round((math.sqrt(linear * linear + 4 * n_parameters) - linear) / 2))
+
+
+def train_networks(
+    recipe: NetworkRecipe,
+    train: Images,
+    *,
+    n_parameters: int,
+    seed: int,
+    device: torch.device,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[NetworkModel, float]:
+    """Train the members on the same images; return them and the seconds that took.
+
+    Parameters
+    ----------
+    n_parameters : int
+        About how many a perceptron gets.
+    progress : callable, optional
+        Called after every epoch of every member, with its loss.
+    """
+    scaler = PixelScaler.fit(train.images).to(device)
+    flat = scaler.bytes_of(train.images)
+    labels = torch.as_tensor(train.labels, device=device)
+    n_classes = int(labels.max()) + 1
+    width = width_for(n_parameters, flat.shape[1], n_classes)
+    members = nn.ModuleList()
+    start = time.perf_counter()
+    for number in range(recipe.n_members):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(1000 * seed + number)
+            member = build_network(recipe.kind, scaler.shape, n_classes, width, recipe.dropout).to(device)
+            for loss in _epochs(member, recipe, flat, labels, scaler, 1000 * seed + number):
+                if progress is not None:
+                    progress(loss)
+        members.append(member.eval())
+    return NetworkModel(recipe.kind, n_classes, width, recipe.dropout, members, scaler), time.perf_counter() - start
+
+
+def _epochs(
+    network: nn.Module, recipe: NetworkRecipe, flat: Tensor, labels: Tensor, scaler: PixelScaler, seed: int
+) -> Iterator[float]:
+    """Train a network and yield the loss of each epoch."""
+    generator = torch.Generator(flat.device).manual_seed(seed)
+    optimiser = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+    n_steps = recipe.n_epochs * math.ceil(len(flat) / recipe.batch_size)
+    step = 0
+    network.train()
+    for _ in range(recipe.n_epochs):
+        total = torch.zeros((), device=flat.device)
+        for batch in torch.randperm(len(flat), generator=generator, device=flat.device).split(recipe.batch_size):
+            for group in optimiser.param_groups:
+                group["lr"] = recipe.learning_rate * learning_rate_factor(step, n_steps)
+            rows = scaler(shift_images(flat[batch], scaler.shape, recipe.max_shift, generator))
+            logits = network(rows.view(-1, *_channels_first(scaler)))
+            loss = nn.functional.cross_entropy(logits, labels[batch])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            total += loss.detach() * len(batch)
+            step += 1
+        yield float(total) / len(flat)
+
+
+def _channels_first(scaler: PixelScaler) -> tuple[int, int, int]:
+    height, width, channels = scaler.shape
+    return channels, height, width

@@ -1,0 +1,155 @@
+"""What results say in plain words: sentences chosen from the numbers by simple rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from socratic.experiments.reporting.paper import ACCURACY_TARGETS, AUROC_TARGETS
+from socratic.experiments.reporting.shift_tables import FOLLOWS, rises_to, severity_correlations
+from socratic.experiments.reporting.summaries import (
+    NO_DROPOUT,
+    PAPERS,
+    PUBLISHED,
+    TDI,
+    WITH_DROPOUT,
+    Record,
+    Series,
+    alone,
+    difference,
+    distinct,
+    of,
+    over_seeds,
+    plain,
+    select,
+    series_of,
+    set_title,
+)
+from socratic.experiments.reporting.tables import trains_of
+
+_GAIN = 2.0
+"""The paper's AUC doubles at least when TDI is added to its circuit."""
+
+
+def statements(records: Sequence[Record]) -> list[str]:
+    """Sentences on everything that the records tell."""
+    said = [_accuracy(records, train) for train in trains_of(records, "training")]
+    for train in trains_of(records, "ood"):
+        found = select(records, experiment="ood", train=train, role="unknown")
+        for name in distinct(found, "set"):
+            here = select(found, set=name)
+            where = f"{set_title(train)} against {set_title(name)}"
+            said += [
+                _best(here, where, AUROC_TARGETS.get((plain(train), plain(name)))),
+                _causes(here, where),
+                *(_papers_gain(here, where, model) for model in (WITH_DROPOUT, PAPERS)),
+                _sampling(here, where),
+                _below_chance(here, where),
+            ]
+    said += [_rotation(records, train) for train in trains_of(records, "rotation")]
+    said += [_corruption(records, train) for train in trains_of(records, "corruption")]
+    return [sentence for sentence in said if sentence]
+
+
+def _accuracy(records: Sequence[Record], train: str) -> str:
+    found = select(records, experiment="training", train=train)
+    target = ACCURACY_TARGETS.get(plain(train))
+    stats = {model: over_seeds(select(found, model=model), "accuracy") for model in distinct(found, "model")}
+    circuits = [(one.mean, model) for model, one in stats.items() if one is not None and "circuit" in model]
+    if not circuits:
+        return ""
+    value, model = max(circuits)
+    end = "" if target is None else f", {'at least' if value >= target else 'below'} the {100 * target:.0f} % aimed at"
+    return (
+        f"The best circuit on {set_title(train)} ({model}) answers {100 * value:.1f} % of the test images rightly{end}."
+    )
+
+
+def _best(here: Sequence[Record], where: str, target: float | None) -> str:
+    areas = [(area.mean, one) for one in series_of(here) if (area := over_seeds(of(here, one), "auroc"))]
+    circuits = [pair for pair in areas if "circuit" in pair[1][0]]
+    networks = [pair for pair in areas if "circuit" not in pair[1][0]]
+    if not circuits:
+        return ""
+    parts = [f"the best circuit is {_named(*max(circuits))}"]
+    if networks:
+        parts.append(f"the best network is {_named(*max(networks))}")
+    end = ""
+    if target is not None:
+        end = f" The AUROC of {target:g} aimed at is {'reached' if max(circuits)[0] >= target else 'not reached'}."
+    return f"{where}: {'; '.join(parts)}.{end}"
+
+
+def _named(area: float, series: Series) -> str:
+    return f"{series[0]}, {series[1]} with an AUROC of {area:.3f}"
+
+
+def _causes(here: Sequence[Record], where: str) -> str:
+    """The two causes of a gain: inference on the same weights, and training."""
+    base, bare = alone(WITH_DROPOUT, here), alone(NO_DROPOUT, here)
+    parts = []
+    if base is not None and (moved := difference(select(here, model=base[0], method=TDI), of(here, base), "auroc")):
+        parts.append(f"on one set of weights {TDI} moves AUROC by {moved.text(signed=True)}")
+    if base is not None and bare is not None and (moved := difference(of(here, base), of(here, bare), "auroc")):
+        parts.append(f"training with dropout moves that of the circuit alone by {moved.text(signed=True)}")
+    return f"{where}: {'; '.join(parts)}." if parts else ""
+
+
+def _papers_gain(here: Sequence[Record], where: str, model: str) -> str:
+    base = alone(model, here)
+    before = None if base is None else over_seeds(of(here, base), "paper_auc")
+    after = {name: over_seeds(select(here, model=model, method=name), "paper_auc") for name in (PUBLISHED, TDI)}
+    found = {name: value.mean for name, value in after.items() if value is not None}
+    if before is None or not found:
+        return ""
+    appears = max(found.values()) >= _GAIN * before.mean
+    moves = ", ".join(f"{before.mean:.1f} -> {value:.1f} by {name}" for name, value in found.items())
+    return (
+        f"{where}, {model}: the paper's gain of {_GAIN:g}x in its AUC {'appears' if appears else 'does not appear'} on "
+        f"the same weights ({moves})."
+    )
+
+
+def _sampling(here: Sequence[Record], where: str) -> str:
+    methods = distinct(select(here, model=WITH_DROPOUT), "method")
+    sampled = next((method for method in methods if method.startswith("Monte Carlo")), None)
+    if sampled is None:
+        return ""
+    ours, others = (select(here, model=WITH_DROPOUT, method=method) for method in (TDI, sampled))
+    gap = difference(ours, others, "auroc")
+    return "" if gap is None else f"{where}: {TDI} and {sampled} differ by {gap.text(signed=True)} in AUROC."
+
+
+def _below_chance(here: Sequence[Record], where: str) -> str:
+    areas = {one: over_seeds(of(here, one), "auroc") for one in series_of(here)}
+    below = [f"{one[0]}, {one[1]} ({area.mean:.3f})" for one, area in areas.items() if area and area.mean < 0.5]
+    if not below:
+        return ""
+    return f"{where}: unknown images look more familiar than known ones, by an AUROC below 0.5, to {_listed(below)}."
+
+
+def _rotation(records: Sequence[Record], train: str) -> str:
+    found = select(records, experiment="rotation", train=train, model=WITH_DROPOUT)
+    rises = {method: rises_to(select(found, method=method), 45) for method in distinct(found, "method")}
+    yes = [method for method, answer in rises.items() if answer]
+    no = [method for method, answer in rises.items() if answer is False]
+    parts = [f"rises with every step to 45 degrees by {_listed(yes)}"] if yes else []
+    parts += [f"does not always rise to 45 degrees by {_listed(no)}"] if no else []
+    return f"{set_title(train)} turned: mean entropy of the circuit {' and '.join(parts)}." if parts else ""
+
+
+def _corruption(records: Sequence[Record], train: str) -> str:
+    found = select(records, experiment="corruption", train=train, model=WITH_DROPOUT)
+    parts = []
+    for method in distinct(found, "method"):
+        one = select(found, method=method)
+        if over_seeds(one, "entropy"):
+            values = severity_correlations(one)
+            parts.append(f"{sum(value >= FOLLOWS for value in values.values())} of {len(values)} by {method}")
+    if not parts:
+        return ""
+    said = "; ".join(parts)
+    return f"{set_title(train)} corrupted: mean entropy follows the severity (Spearman at least {FOLLOWS}) for {said}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names)

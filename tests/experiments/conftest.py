@@ -1,0 +1,37 @@
+"""A workbench on scikit-learn's digits with a set of unknown images, small enough for every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from socratic.experiments.records import Records
+from socratic.experiments.settings import ExperimentSettings
+from socratic.experiments.workbench import Workbench
+
+OVERRIDES = {
+    "circuit": {"n_epochs": 12, "n_sums": 6, "n_leaves": 6, "batch_size": 50, "learning_rate": 0.05},
+    "circuit without dropout": {"n_epochs": 4, "n_sums": 6, "n_leaves": 6},
+    "paper's circuit": {"n_epochs": 1, "n_sums": 4, "n_leaves": 4, "depth": 2, "n_repetitions": 2},
+    "MLP": {"n_epochs": 3},
+    "LeNet-5": {"n_epochs": 2},
+    "LeNet-5 ensemble": {"n_epochs": 1, "n_members": 2},
+}
+
+
+@pytest.fixture(scope="session")
+def settings() -> ExperimentSettings:
+    return ExperimentSettings("digits", ("noise",), n_images=80, n_passes=5, overrides=OVERRIDES)
+
+
+@pytest.fixture(scope="session")
+def bench(settings: ExperimentSettings, images_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    folder = tmp_path_factory.mktemp("models")
+    return Workbench.open(settings, images_folder, folder, torch.device("cpu"))
+
+
+@pytest.fixture
+def records(tmp_path: Path, settings: ExperimentSettings) -> Records:
+    return Records(tmp_path / "results", settings.to_dict())

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from socratic.experiments import closeness
+from socratic.experiments.closeness import ESTIMATES, LADDER, equivalent_passes, errors, run_closeness
+from socratic.experiments.methods import plain_posterior
+from socratic.experiments.records import Records, read_records
+from socratic.experiments.workbench import Workbench
+
+
+def test_estimates_against_many_passes(bench: Workbench, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new estimate is a new row, and needs no change elsewhere."""
+    monkeypatch.setattr(closeness, "_N_ROWS", 60)
+    monkeypatch.setitem(ESTIMATES, "a new one", lambda model, rows, masks: model.tdi(rows, masks=masks))
+    run_closeness(bench, records, ["circuit", "MLP"], [0])
+    found = [record for record in read_records(records.folder) if record["experiment"] == "closeness"]
+    labels = [f"Monte Carlo, {n} passes" for n in LADDER] + list(ESTIMATES)
+    assert {record["model"] for record in found} == {"circuit"}
+    for masks in ("edge", "unit"):
+        rows = {record["method"]: record for record in found if record["masks"] == masks}
+        assert list(rows) == labels
+        assert rows["Monte Carlo, 300 passes"]["error_mean"] < rows["Monte Carlo, 3 passes"]["error_mean"]
+        assert rows["TDI exact"]["error_mean"] < rows["circuit alone"]["error_mean"]
+        assert rows["TDI exact"]["equivalent_mean"] > 3
+        assert rows["a new one"]["error_std"] == rows["TDI exact"]["error_std"]
+        assert rows["TDI exact"]["n"] == 60
+        assert rows["TDI exact"]["reference_passes"] == 1000
+
+
+def test_distances() -> None:
+    first = plain_posterior(torch.log(torch.tensor([[0.5, 0.5], [0.9, 0.1]])))
+    second = plain_posterior(torch.log(torch.tensor([[0.7, 0.3], [0.9, 0.1]])))
+    found = errors(first, second)
+    assert found["mean"] == pytest.approx(0.1)
+    assert found["entropy"] == pytest.approx((0.6931 - 0.6109) / 2, abs=1e-3)
+    assert found["std"] == 0.0
+
+
+def test_equivalent_passes() -> None:
+    ladder = {n: {"mean": n**-0.5} for n in LADDER}
+    for passes in (1, 3, 20, 100, 299, 5000):
+        assert equivalent_passes(passes**-0.5, ladder, "mean") == pytest.approx(passes)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from socratic.errors import ModelFileError
+from socratic.experiments.circuits import CircuitModel
+from socratic.experiments.methods import methods_for
+from socratic.experiments.settings import ExperimentSettings
+from socratic.experiments.workbench import Workbench
+
+
+def test_images_are_apart(bench: Workbench) -> None:
+    assert (len(bench.train), len(bench.held_out), len(bench.test)) == (1038, 259, 80)
+    seen = {image.tobytes() for image in bench.train.images}
+    assert not any(image.tobytes() in seen for image in bench.held_out.images)
+    assert bench.unknown[0].images.shape == (60, 8, 8, 1)
+    assert bench.n_classes == 10
+
+
+def test_the_plan(bench: Workbench) -> None:
+    tasks = bench.plan(None, [4, 5])
+    seeds = {name: [task.seed for task in tasks if task.model == name] for name in {task.model for task in tasks}}
+    assert seeds["circuit"] == seeds["MLP"] == [4, 5]
+    assert seeds["paper's circuit"] == seeds["circuit without dropout"] == [4]
+    assert [task.model for task in bench.plan(["MLP"], [0])] == ["MLP"]
+    assert all("LeNet" not in task.model for task in bench.plan(None, [0], circuits_only=True))
+    with pytest.raises(ValueError, match=r"model must be one of 'circuit', .*; got 'MPL'"):
+        bench.plan(["MPL"], [0])
+
+
+@pytest.mark.parametrize("name", ["circuit", "MLP", "LeNet-5", "LeNet-5 ensemble"])
+def test_a_model_from_its_file_answers_the_same(bench: Workbench, name: str) -> None:
+    [(_, model, trained)] = bench.models(bench.plan([name], [0]))
+    [(_, again, facts)] = bench.models(bench.plan([name], [0]))
+    assert again is not model
+    assert facts == trained
+    assert 0.0 <= facts["accuracy"] <= 1.0
+    assert facts["n_parameters"] == model.n_parameters > 1000
+    images = bench.test.images[:20]
+    for label, method in methods_for(model, 3).items():
+        other = methods_for(again, 3)[label](again.rows(images))
+        np.testing.assert_array_equal(method(model.rows(images)).score, other.score)
+
+
+def test_circuits_learn_and_their_detector_knows_noise(bench: Workbench) -> None:
+    [(_, model, facts)] = bench.models(bench.plan(["circuit"], [0]))
+    assert facts["accuracy"] > 0.5
+    assert isinstance(model, CircuitModel)
+    p_values = model.detector.p_value(model.scores(model.rows(bench.unknown[0].images)))
+    assert np.mean(p_values <= 0.05) > 0.9
+
+
+def test_a_perceptron_is_about_as_large_as_the_circuit(bench: Workbench) -> None:
+    [(_, network, _)] = bench.models(bench.plan(["MLP"], [0]))
+    assert abs(network.n_parameters / bench._main_size() - 1) < 0.1
+
+
+def test_other_recipes_have_other_files(bench: Workbench) -> None:
+    [first] = bench.plan(["circuit"], [0])
+    assert bench._name(first) != bench._name(replace(first, seed=1))
+    assert bench._name(first) != bench._name(replace(first, recipe=replace(first.recipe, n_epochs=1)))
+    assert "'" not in bench._name(bench.plan(["paper's circuit"], [0])[0])
+
+
+def test_a_foreign_model_file_is_named(bench: Workbench, tmp_path: Path) -> None:
+    elsewhere = replace(bench, folder=tmp_path)
+    [task] = elsewhere.plan(["MLP"], [0])
+    (tmp_path / f"{elsewhere._name(task)}.safetensors").write_bytes(b"nothing of use")
+    with pytest.raises(ModelFileError, match="digits-MLP-0"):
+        list(elsewhere.models([task]))
+
+
+def test_too_few_images(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="n_train must leave at least 15 images; 'digits' gives 10"):
+        Workbench.open(ExperimentSettings("digits", n_train=10), None, tmp_path, torch.device("cpu"))
