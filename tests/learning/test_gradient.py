@@ -10,7 +10,8 @@ import torch
 import socratic
 from socratic.errors import ModelFileError
 from socratic.learning import Epoch, Rows, TrainingSettings, fit_gradient, initialise_leaves
-from socratic.learning.gradient import learning_rate_factor, objective
+from socratic.learning.gradient import learning_rate_factor
+from socratic.learning.step import objective
 
 LOG_PRIOR = torch.full((3,), -math.log(3))
 

@@ -10,26 +10,13 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
-from socratic.inference.likelihood import log_likelihood, training_log_likelihood
+from socratic.inference.likelihood import log_likelihood
 from socratic.learning.checkpoint import Checkpoint, fingerprint
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
-
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+from socratic.learning.step import Augmentation, GradientStep, objective
 
 WARM_UP = 0.1
 """Share of the steps over which the learning rate rises."""
-
-
-def objective(
-    log_values: Tensor, rows: Rows, log_prior: Tensor, n_features: int, cross_entropy_weight: float
-) -> Tensor:
-    """Weighted mean of lambda * cross-entropy + (1 - lambda) * negative log-likelihood per variable."""
-    joint = log_values + log_prior
-    own = joint.gather(1, rows.y.unsqueeze(1)).squeeze(1)
-    loss = (cross_entropy_weight - 1.0) / n_features * own
-    if cross_entropy_weight > 0.0:
-        loss = loss + cross_entropy_weight * (torch.logsumexp(joint, 1) - own)
-    return (loss * rows.weight).sum() / rows.weight.sum()
 
 
 def learning_rate_factor(step: int, n_steps: int) -> float:
@@ -81,9 +68,7 @@ def fit_gradient(
     if checkpoint is not None:
         store = Checkpoint(checkpoint, fingerprint(circuit, kept, settings, repr(augment)))
     n_batches = math.ceil(len(rows) / settings.batch_size)
-    # Fused: one kernel for all parameters, where a GPU would wait for hundreds of small ones.
-    fused = circuit.device.type == "cuda"
-    optimiser = torch.optim.Adam(circuit.parameters(), lr=settings.learning_rate, fused=fused)
+    step = GradientStep(circuit, rows, settings, log_prior, augment)
     names = [name for name, _ in circuit.named_parameters()]
     epochs: list[Epoch] = []
     best, best_state = -1, _copy(circuit)
@@ -91,9 +76,9 @@ def fit_gradient(
     if resumed is not None:
         tensors, epochs, extra = resumed
         best = extra["best"]
-        best_state = _restore(circuit, optimiser, tensors, names)
+        best_state = _restore(circuit, step.optimiser, tensors, names)
     for number in range(len(epochs), settings.n_epochs):
-        loss = _epoch(circuit, rows, settings, log_prior, augment, optimiser, number, n_batches)
+        loss = _epoch(step, number, n_batches)
         validation_loss = math.nan
         if validation is not None:
             validation_loss = _validate(circuit, validation, settings, log_prior)
@@ -101,7 +86,7 @@ def fit_gradient(
         if validation is None or best < 0 or validation_loss < epochs[best].validation_loss:
             best, best_state = number, _copy(circuit)
         if store is not None and (number + 1) % checkpoint_every == 0:
-            store.save(_state(circuit, optimiser, best_state, names), epochs, {"best": best})
+            store.save(_state(circuit, step.optimiser, best_state, names), epochs, {"best": best})
         if progress is not None:
             progress(epochs[-1])
         if settings.patience is not None and number - best >= settings.patience:
@@ -112,37 +97,16 @@ def fit_gradient(
     return History(tuple(epochs), best)
 
 
-def _epoch(
-    circuit: Circuit,
-    rows: Rows,
-    settings: TrainingSettings,
-    log_prior: Tensor,
-    augment: Augmentation | None,
-    optimiser: torch.optim.Optimizer,
-    number: int,
-    n_batches: int,
-) -> float:
+def _epoch(step: GradientStep, number: int, n_batches: int) -> float:
+    """All batches once; return the mean loss."""
+    rows, settings = step.rows, step.settings
     # Order and masks depend on the seed and the epoch alone: that is what makes a resumed training the same.
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(2 * (settings.seed + 7919 * number)))
-    masks = torch.Generator(circuit.device).manual_seed(2 * (settings.seed + 7919 * number) + 1)
-    total = torch.zeros((), dtype=torch.float64, device=circuit.device)
+    step.masks.manual_seed(2 * (settings.seed + 7919 * number) + 1)
+    total = torch.zeros((), dtype=torch.float64, device=rows.x.device)
     for index, batch in enumerate(order.to(rows.x.device).split(settings.batch_size)):
-        part = rows.take(batch)
-        for group in optimiser.param_groups:
-            factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches)
-            group["lr"] = settings.learning_rate * factor
-        values = training_log_likelihood(
-            circuit,
-            part.x if augment is None else augment(part.x, masks),
-            dropout=settings.dropout,
-            leaf_dropout=settings.leaf_dropout,
-            generator=masks,
-        )
-        loss = objective(values, part, log_prior, circuit.n_features, settings.cross_entropy_weight)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        total += loss.detach() * len(part)
+        factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches)
+        total += step(batch, settings.learning_rate * factor) * len(batch)
     return float(total) / len(rows)
 
 
