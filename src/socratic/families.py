@@ -357,7 +357,7 @@ class Binomial(Family):
         return f"whole numbers from 0 to {self.n_trials}"
 
     def _log_choose(self, k: Tensor) -> Tensor:
-        n = torch.as_tensor(float(self.n_trials), dtype=k.dtype, device=k.device)
+        n = k.new_full((), float(self.n_trials))
         return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
 
 

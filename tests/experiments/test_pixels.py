@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from socratic.experiments.pixels import PixelScaler, RandomShifts, haar, shift_images
+from socratic.experiments.pixels import Augmentation, PixelScaler, add_noise, haar, shift_images
 
 
 def some_images(n: int = 40, height: int = 8, width: int = 8, channels: int = 3) -> np.ndarray:
@@ -95,8 +95,20 @@ def test_shifts_repeat_the_border_and_keep_channels_together() -> None:
 
 
 def test_augmentation_names_itself_and_follows_its_generator() -> None:
-    augment = RandomShifts(1, PixelScaler.fit(some_images()))
+    augment = Augmentation(1, 5.0, PixelScaler.fit(some_images()))
     flat = augment.scaler.bytes_of(some_images())
     first, second = (augment(flat, torch.Generator().manual_seed(3)) for _ in range(2))
     assert torch.equal(first, second)
-    assert repr(augment) == "RandomShifts(1, levels=0, shape=(8, 8, 3))"
+    assert repr(augment) == "Augmentation(1, 5.0, levels=0, shape=(8, 8, 3))"
+    plain = Augmentation(0, 0.0, augment.scaler)
+    assert torch.equal(plain(flat, torch.Generator()), augment.scaler(flat))
+
+
+def test_half_of_the_images_get_noise() -> None:
+    flat = torch.full((4000, 300), 100, dtype=torch.uint8)
+    noisy = add_noise(flat, 10.0, torch.Generator().manual_seed(0))
+    deviation = (noisy - 100.0).std(1)
+    assert 0.45 < float((deviation == 0).float().mean()) < 0.55
+    assert 9.0 < float(deviation.max()) < 12.0
+    bright = add_noise(torch.full_like(flat, 255), 50.0, torch.Generator().manual_seed(0))
+    assert float(bright.max()) == 255.0

@@ -65,7 +65,8 @@ def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
     root: Path = options["output"]
     decisive = {name: value for name, value in options.items() if name not in _RUN}
     settings = ExperimentSettings(**{**decisive, "unknown": tuple(decisive.get("unknown", ()))})
-    folder = root / f"{kind}-{Path(settings.train).name}{'-own' if settings.normalise == 'own' else ''}"
+    unusual = [value for value in (settings.normalise, settings.constants) if value not in ("train", "cifar")]
+    folder = root / "-".join([kind, Path(settings.train).name, *unusual])
     records = Records(folder, settings.to_dict())
     bars = Bars()
     with waiting("reading images"):

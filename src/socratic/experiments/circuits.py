@@ -17,7 +17,7 @@ from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.storage import restore_circuit
 from socratic.data.images import Images
-from socratic.experiments.pixels import PixelScaler, RandomShifts
+from socratic.experiments.pixels import Augmentation, PixelScaler
 from socratic.experiments.settings import CircuitRecipe
 from socratic.families import Gaussian
 from socratic.inference.likelihood import log_likelihood
@@ -181,7 +181,7 @@ def train_circuit(
             rows,
             settings,
             log_prior,
-            augment=RandomShifts(recipe.max_shift, scaler),
+            augment=Augmentation(recipe.max_shift, recipe.max_noise, scaler),
             checkpoint=checkpoint,
             checkpoint_every=_CHECKPOINT_EVERY,
             progress=progress,

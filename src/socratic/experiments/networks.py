@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from socratic.data.images import Images
 from socratic.errors import check_choice
-from socratic.experiments.pixels import PixelScaler, shift_images
+from socratic.experiments.pixels import Augmentation, PixelScaler
 from socratic.experiments.settings import NetworkRecipe
 from socratic.inference.monte_carlo import summarise_passes
 from socratic.inference.posterior import Posterior
@@ -190,6 +190,7 @@ def _epochs(
     generator = torch.Generator(flat.device).manual_seed(seed)
     optimiser = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
     n_steps = recipe.n_epochs * math.ceil(len(flat) / recipe.batch_size)
+    augment = Augmentation(recipe.max_shift, recipe.max_noise, scaler)
     step = 0
     network.train()
     for _ in range(recipe.n_epochs):
@@ -197,8 +198,7 @@ def _epochs(
         for batch in torch.randperm(len(flat), generator=generator, device=flat.device).split(recipe.batch_size):
             for group in optimiser.param_groups:
                 group["lr"] = recipe.learning_rate * learning_rate_factor(step, n_steps)
-            rows = scaler(shift_images(flat[batch], scaler.shape, recipe.max_shift, generator))
-            logits = network(rows.view(-1, *_channels_first(scaler)))
+            logits = network(augment(flat[batch], generator).view(-1, *_channels_first(scaler)))
             loss = nn.functional.cross_entropy(logits, labels[batch])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()

@@ -87,23 +87,44 @@ class PixelScaler:
         """Coefficients (N, C, H, W) of images of bytes (N, C, H, W)."""
         values = images.float()
         if self.levels and values.shape[1] == 3:
-            values = torch.einsum("ij,njhw->nihw", _opponent_colours(values.device), values)
+            values = _opponent_colours(values)
         return haar(values, self.levels)
 
 
 @dataclass(frozen=True)
-class RandomShifts:
-    """Augmentation: each image is moved by up to ``distance`` pixels each way (the border repeats), then normalised."""
+class Augmentation:
+    """Small changes of training images, anew in every step, before they are normalised.
 
-    distance: int
+    Attributes
+    ----------
+    max_shift : int
+        Each image is moved by up to this many pixels each way; the border repeats.
+    max_noise : float
+        Half of the images get Gaussian noise, of a deviation of up to this many grey levels.
+    scaler : PixelScaler
+    """
+
+    max_shift: int
+    max_noise: float
     scaler: PixelScaler
 
     def __repr__(self) -> str:
-        return f"RandomShifts({self.distance}, levels={self.scaler.levels}, shape={self.scaler.shape})"
+        kept = f"levels={self.scaler.levels}, shape={self.scaler.shape}"
+        return f"Augmentation({self.max_shift}, {self.max_noise}, {kept})"
 
     def __call__(self, flat: Tensor, generator: torch.Generator) -> Tensor:
         """Flat bytes (N, V) to normalised variables (N, V)."""
-        return self.scaler(shift_images(flat, self.scaler.shape, self.distance, generator))
+        moved = shift_images(flat, self.scaler.shape, self.max_shift, generator)
+        return self.scaler(add_noise(moved, self.max_noise, generator))
+
+
+def add_noise(flat: Tensor, max_noise: float, generator: torch.Generator) -> Tensor:
+    """Flat images (N, V), half of them with noise of a deviation of up to ``max_noise``, within 0 and 255."""
+    if max_noise == 0.0:
+        return flat
+    share = torch.rand(len(flat), 1, generator=generator, device=flat.device)
+    noise = torch.randn(flat.shape, generator=generator, device=flat.device)
+    return (flat + max_noise * (2.0 * share - 1.0).clamp_min(0.0) * noise).clamp(0.0, 255.0)
 
 
 def shift_images(flat: Tensor, shape: tuple[int, int, int], distance: int, generator: torch.Generator) -> Tensor:
@@ -136,10 +157,11 @@ def haar(images: Tensor, levels: int) -> Tensor:
     return output
 
 
-def _opponent_colours(device: torch.device) -> Tensor:
-    """An orthonormal basis (3, 3) of colours: brightness, red against blue, green against both."""
-    axes = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, -1.0], [1.0, -2.0, 1.0]], device=device)
-    return axes / torch.tensor([math.sqrt(3.0), math.sqrt(2.0), math.sqrt(6.0)], device=device).unsqueeze(1)
+def _opponent_colours(images: Tensor) -> Tensor:
+    """Red, green and blue (N, 3, H, W) as brightness, red against blue, and green against both: a rotation."""
+    red, green, blue = images.unbind(1)
+    brightness, warmth, greenness = red + green + blue, red - blue, red - 2.0 * green + blue
+    return torch.stack([brightness / math.sqrt(3.0), warmth / math.sqrt(2.0), greenness / math.sqrt(6.0)], 1)
 
 
 def _channels_first(images: np.ndarray, device: torch.device) -> Tensor:

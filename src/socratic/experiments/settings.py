@@ -32,8 +32,8 @@ class CircuitRecipe:
         Whether leaves start at training images.
     wavelet_levels : int
         See :class:`~socratic.experiments.pixels.PixelScaler`.
-    max_shift : int
-        Training images are moved by up to this many pixels.
+    max_shift, max_noise : int, float
+        See :class:`~socratic.experiments.pixels.Augmentation`.
     n_epochs, batch_size, learning_rate, cross_entropy_weight, dropout, leaf_dropout
         See :class:`~socratic.learning.TrainingSettings`.
     inference_dropout : float or None
@@ -51,6 +51,7 @@ class CircuitRecipe:
     leaves_from_data: bool = True
     wavelet_levels: int = 0
     max_shift: int = 1
+    max_noise: float = 0.0
     n_epochs: int = 50
     batch_size: int = 500
     learning_rate: float = 0.02
@@ -74,6 +75,8 @@ class NetworkRecipe:
         Networks trained from different starts, whose answers are averaged.
     dropout : float
         In training, and in the passes of Monte Carlo dropout.
+    max_shift, max_noise : int, float
+        As for circuits.
     """
 
     kind: str
@@ -83,17 +86,16 @@ class NetworkRecipe:
     batch_size: int = 500
     learning_rate: float = 0.002
     max_shift: int = 1
+    max_noise: float = 0.0
 
 
 Recipe = CircuitRecipe | NetworkRecipe
 
 GREY = CircuitRecipe()
 COLOUR = CircuitRecipe(
-    patch_size=2, wavelet_levels=2, max_shift=2, n_epochs=45, cross_entropy_weight=0.5, leaf_dropout=0.0
+    patch_size=2, wavelet_levels=2, max_shift=2, max_noise=10.0, cross_entropy_weight=0.5, leaf_dropout=0.0
 )
-SMALL = CircuitRecipe(
-    patch_size=2, n_sums=10, n_leaves=10, n_epochs=40, batch_size=100, max_shift=0, leaf_dropout=0.0
-)
+SMALL = CircuitRecipe(patch_size=2, n_sums=10, n_leaves=10, n_epochs=40, batch_size=100, max_shift=0, leaf_dropout=0.0)
 """For images of at most 16 pixels, such as scikit-learn's digits."""
 
 _PAPER = CircuitRecipe(
@@ -130,6 +132,9 @@ def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
         "LeNet-5 ensemble": replace(network, n_members=5),
     }
 
+
+MODELS = tuple(recipes_for((28, 28, 1)))
+"""The names of all models, in the order of tables."""
 
 ABLATIONS = ("circuit without dropout", "paper's circuit")
 """Models that are trained with the first seed only."""

@@ -54,7 +54,7 @@ def fit_gradient(
     augment : callable, optional
         Makes what the circuit reads (B, V) of the rows of a batch, anew in every step: changes that leave the class
         what it is, drawn from the generator it is given (on the circuit's device). Its ``repr`` must tell it from
-        others: a checkpoint is named by it.
+        others: a checkpoint is named by it. On a GPU it is recorded: it must not copy to or from the CPU.
     checkpoint : Path, optional
         File to keep the state in. If it holds an earlier state of the same training, that is resumed; the result is
         the same as without the interruption. Removed at the end.

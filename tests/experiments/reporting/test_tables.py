@@ -115,7 +115,7 @@ def test_corruption() -> None:
 
 def test_closeness_and_sweep() -> None:
     table = named(made_up(), "closeness", "Closeness")
-    exact = row(table, "edge", "TDI exact")
+    exact = row(table, "circuit", "edge", "TDI exact")
     assert (exact["error of mean"], exact["passes, mean"]) == ("0.2000", "25")
     assert "10,000 passes" in table.note
     assert row(named(made_up(), "sweep", "AUROC"), "scenes", "circuit", EXACT)["p = 0.3"] == "0.930"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from socratic.experiments.reporting.figures import drawings
 from socratic.experiments.reporting.sections import SECTIONS, tables_of
 from socratic.experiments.reporting.statements import statements
 from socratic.experiments.reporting.summaries import Record, distinct, read_folder, select, set_title, unique
-from socratic.experiments.reporting.tables import Table, accuracy_table, settings_table
+from socratic.experiments.reporting.tables import Table, accuracy_table, recipes_table, runs_table, trains_of
 from socratic.files import replacing
 from socratic.pages import save_figure
 
@@ -43,7 +44,7 @@ def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, 
                 *_tables(records, experiment),
                 *_images(records, experiment),
             ]
-    parts += _settings(settings)
+    parts += _settings(records, settings)
     return "\n\n".join(parts) + "\n"
 
 
@@ -107,9 +108,13 @@ def _images(records: Sequence[Record], experiment: str) -> Iterator[str]:
             yield f"*{one.title}.* {one.caption}"
 
 
-def _settings(settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    given = [one for one in settings if one]
-    if given:
+def _settings(records: Sequence[Record], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How the models were made, and what each run was told."""
+    parts = [recipes_table(records, train) for train in trains_of(records, "training")]
+    given = list({json.dumps(one, sort_keys=True): one for one in settings if one}.values())
+    parts += [runs_table(given)] if given else []
+    if parts:
         yield "## Settings"
-    for one in given:
-        yield _table(settings_table(one))
+    for one in parts:
+        yield f"### {one.title}"
+        yield _table(one)

@@ -135,14 +135,16 @@ def closeness_table(records: Sequence[Record], train: str) -> Table:
     """How far estimates of dropout are from Monte Carlo with very many passes."""
     found = select(records, experiment="closeness", train=train)
     rows = []
-    for masks in distinct(found, "masks"):
-        here = select(found, masks=masks)
-        for series in series_of(here):
-            one = of(here, series)
-            errors = [show(over_seeds(one, f"error_{what}"), 4) for what in ("mean", "entropy", "std")]
-            passes = [show(over_seeds(one, f"equivalent_{what}"), 0) for what in ("mean", "entropy", "std")]
-            rows.append([masks, series[1], *errors, *passes, show(over_seeds(one, "seconds_per_1000"), 2)])
-    headings = ["masks", "method", "error of mean", "of entropy", "of std", "passes, mean", "passes, entropy"]
+    for model in distinct(found, "model"):
+        for masks in distinct(found, "masks"):
+            here = select(found, model=model, masks=masks)
+            for series in series_of(here):
+                one = of(here, series)
+                errors = [show(over_seeds(one, f"error_{what}"), 4) for what in ("mean", "entropy", "std")]
+                passes = [show(over_seeds(one, f"equivalent_{what}"), 0) for what in ("mean", "entropy", "std")]
+                seconds = show(over_seeds(one, "seconds_per_1000"), 2)
+                rows.append([model, masks, series[1], *errors, *passes, seconds])
+    headings = ["model", "masks", "method", "error of mean", "of entropy", "of std", "passes, mean", "passes, entropy"]
     counts = distinct(found, "reference_passes")
     note = (
         f"Against Monte Carlo dropout with {' or '.join(f'{count:,}' for count in counts) or 'many'} passes. Error of "
@@ -150,7 +152,7 @@ def closeness_table(records: Sequence[Record], train: str) -> Table:
         "comes as close."
     )
     headings = [*headings, "passes, std", "s per 1,000"]
-    return Table(f"Closeness: {set_title(train)}", headings, rows, 2, note).trimmed()
+    return Table(f"Closeness: {set_title(train)}", headings, rows, 3, note).trimmed()
 
 
 def sweep_table(records: Sequence[Record], train: str) -> Table:

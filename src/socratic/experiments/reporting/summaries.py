@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from socratic.experiments.records import RECORDS, SETTINGS, read_records
+from socratic.experiments.settings import MODELS
 
 Record = dict[str, Any]
 Series = tuple[str, str]
@@ -59,8 +60,14 @@ def read_folder(folder: Path) -> tuple[list[Record], Record]:
 
 
 def unique(records: Iterable[Record]) -> list[Record]:
-    """The records without repetitions: of the same measurement the last one counts, at the place of the first."""
-    return list({tuple(record.get(name) for name in _IDENTITY): record for record in records}.values())
+    """The records without repetitions, model by model.
+
+    Of the same measurement the last one counts, at the place of the first. Models come in the order of
+    ``settings.MODELS``, whichever was ready first; others follow as they came.
+    """
+    found = list({tuple(record.get(name) for name in _IDENTITY): record for record in records}.values())
+    place = {model: number for number, model in enumerate(MODELS)}
+    return sorted(found, key=lambda record: place.get(str(record.get("model")), len(place)))
 
 
 def select(records: Iterable[Record], **wanted: Any) -> list[Record]:

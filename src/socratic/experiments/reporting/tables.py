@@ -255,6 +255,29 @@ def settings_table(settings: Mapping[str, Any]) -> Table:
     return Table("Settings", ["setting", "value"], rows)
 
 
+def recipes_table(records: Sequence[Record], train: str) -> Table:
+    """How each model was built and trained: settings by name, a column for each model."""
+    found = select(records, experiment="training", train=train)
+    recipes = {record["model"]: record["settings"] for record in found if record.get("settings")}
+    names = list(dict.fromkeys(name for recipe in recipes.values() for name in recipe))
+    rates = {record["model"]: record.get("inference_dropout") for record in reversed(found)}
+    rows = [
+        [name, *(_setting(recipe[name]) if name in recipe else NOTHING for recipe in recipes.values())]
+        for name in names
+        if name != "inference_dropout"
+    ]
+    rows.append(["inference_dropout", *(_setting(rates[model]) for model in recipes)])
+    return Table(f"Models: {set_title(train)}", ["setting", *recipes], rows)
+
+
+def runs_table(settings: Sequence[Mapping[str, Any]]) -> Table:
+    """The settings of several runs, a column each; only those that say something."""
+    names = list(dict.fromkeys(name for one in settings for name in one))
+    rows = [[name, *(_setting(one.get(name)) for one in settings)] for name in names]
+    told = [row for row in rows if any(cell not in (NOTHING, "null") for cell in row[1:])]
+    return Table("Runs", ["setting", *(f"run {number + 1}" for number in range(len(settings)))], told)
+
+
 def _setting(value: Any) -> str:
     if isinstance(value, str):
         return value.rstrip("/").rpartition("/")[2] if value.startswith("/") else value
