@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint benchmark clean
+.PHONY: demo test test-slow lint benchmark results clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,10 @@ test-slow: $(VENV)/.installed
 
 benchmark: $(VENV)/.benchmarks
 	$(BIN)/python -m benchmarks.run
+
+# The results page of the documentation, from the records of the experiments.
+results: $(VENV)/.installed
+	$(BIN)/socratic experiment report benchmarks/results/experiments/* --markdown docs/results.md
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache

@@ -27,7 +27,7 @@ def test_every_model_by_every_method(bench: Workbench, records: Records) -> None
     found = read_records(records.folder)
     asked = [record for record in found if record["experiment"] == "ood"]
     rows = list(dict.fromkeys((record["model"], record["method"]) for record in asked))
-    for model in ("circuit", "circuit without dropout", "paper's circuit"):
+    for model in ("circuit", "circuit without dropout", "circuit with noise", "paper's circuit"):
         assert [method for name, method in rows if name == model] == CIRCUIT_METHODS
     assert ("MLP", "network alone") in rows
     assert ("LeNet-5", "Monte Carlo dropout, 5 passes") in rows

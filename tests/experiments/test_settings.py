@@ -8,8 +8,8 @@ from socratic.experiments.settings import CircuitRecipe, ExperimentSettings, Net
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (32, 32, 3)])
 def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
     recipes = recipes_for(shape)
-    names = ["circuit", "circuit without dropout", "paper's circuit", "MLP", "LeNet-5", "LeNet-5 ensemble"]
-    assert list(recipes) == names
+    circuits = ["circuit", "circuit without dropout", "circuit with noise", "paper's circuit"]
+    assert list(recipes) == [*circuits, "MLP", "LeNet-5", "LeNet-5 ensemble"]
     main, without = recipes["circuit"], recipes["circuit without dropout"]
     assert isinstance(main, CircuitRecipe)
     assert isinstance(without, CircuitRecipe)

@@ -93,7 +93,7 @@ Recipe = CircuitRecipe | NetworkRecipe
 
 GREY = CircuitRecipe()
 COLOUR = CircuitRecipe(
-    patch_size=2, wavelet_levels=2, max_shift=2, max_noise=10.0, cross_entropy_weight=0.5, leaf_dropout=0.0
+    patch_size=2, wavelet_levels=2, max_shift=2, n_epochs=45, cross_entropy_weight=0.5, leaf_dropout=0.0
 )
 SMALL = CircuitRecipe(patch_size=2, n_sums=10, n_leaves=10, n_epochs=40, batch_size=100, max_shift=0, leaf_dropout=0.0)
 """For images of at most 16 pixels, such as scikit-learn's digits."""
@@ -126,6 +126,7 @@ def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
     return {
         "circuit": main,
         "circuit without dropout": replace(main, dropout=0.0, leaf_dropout=0.0),
+        "circuit with noise": replace(main, max_noise=10.0, n_epochs=50),
         "paper's circuit": paper,
         "MLP": replace(network, kind="MLP"),
         "LeNet-5": network,
@@ -136,7 +137,7 @@ def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
 MODELS = tuple(recipes_for((28, 28, 1)))
 """The names of all models, in the order of tables."""
 
-ABLATIONS = ("circuit without dropout", "paper's circuit")
+ABLATIONS = ("circuit without dropout", "circuit with noise", "paper's circuit")
 """Models that are trained with the first seed only."""
 
 

@@ -143,7 +143,8 @@ def test_statements_follow_the_numbers() -> None:
     assert f"appears on the same weights (40.0 -> 90.0 by {EXACT})" in said
     assert "to circuit, log-likelihood (0.250)" in said
     assert f"rises with every step to 45 degrees by {EXACT} and does not always rise to 45 degrees by {ALONE}" in said
-    assert f"for 1 of 3 by {EXACT}." in said
+    assert f"for 1 of 3 by {EXACT}; 12 were aimed at." in said
+    assert "frost (90 -> 80 -> 40), brightness (90 -> 80 -> 40); in brackets the accuracy" in said
     assert statements([]) == []
     no_gain = ood("circuit", ALONE, 0, 0.9) + ood("circuit", EXACT, 0, 0.8)
     assert any("does not appear on the same weights (40.0 -> 40.0" in sentence for sentence in statements(no_gain))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from socratic.experiments.reporting.paper import ACCURACY_TARGETS, AUROC_TARGETS
+from socratic.experiments.reporting.paper import ACCURACY_TARGETS, AUROC_TARGETS, CORRUPTION_TARGET
 from socratic.experiments.reporting.shift_tables import FOLLOWS, rises_to, severity_correlations
 from socratic.experiments.reporting.summaries import (
     NO_DROPOUT,
@@ -148,7 +148,23 @@ def _corruption(records: Sequence[Record], train: str) -> str:
     if not parts:
         return ""
     said = "; ".join(parts)
-    return f"{set_title(train)} corrupted: mean entropy follows the severity (Spearman at least {FOLLOWS}) for {said}."
+    return (
+        f"{set_title(train)} corrupted: mean entropy follows the severity (Spearman at least {FOLLOWS}) for {said}; "
+        f"{CORRUPTION_TARGET} were aimed at.{_not_followed(select(found, method=TDI))}"
+    )
+
+
+def _not_followed(found: Sequence[Record]) -> str:
+    """The corruptions whose severity entropy does not follow, with what they do to accuracy."""
+    missed = [name for name, value in severity_correlations(found).items() if not value >= FOLLOWS]
+    parts = []
+    for name in missed:
+        levels = [over_seeds(select(found, shift=name, level=level), "accuracy") for level in (0, 1, 5)]
+        told = " -> ".join("?" if level is None else f"{100 * level.mean:.0f}" for level in levels)
+        parts.append(f"{name} ({told})")
+    if not parts:
+        return ""
+    return f" Not by {TDI}: {', '.join(parts)}; in brackets the accuracy at severities 0, 1 and 5, in %."
 
 
 def _listed(names: Sequence[str]) -> str:
