@@ -16,7 +16,7 @@ from socratic.cli.experiment import _changes, _options
 from socratic.experiments.records import read_records
 from tests.cli.conftest import Run
 
-SMALL = ["--images", "40", "--models", "circuit", "MLP", "--set", "circuit.n_epochs=2", "MLP.n_epochs=2"]
+SMALL = ["--images", "25", "--models", "circuit", "MLP", "--set", "circuit.n_epochs=2", "MLP.n_epochs=2"]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from socratic.files import replacing
 from socratic.pages import save_figure
 
 IMAGES = "images"
+_WHY = "Why the published figures may differ: [the published evaluation](errata.md#4-the-published-evaluation)."
 
 
 def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -32,7 +33,7 @@ def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, 
     parts = ["# Results", *_origin(records, settings)]
     said = statements(records)
     if said:
-        parts += ["## What reproduces and what does not", "\n".join(f"- {sentence}" for sentence in said)]
+        parts += ["## What reproduces and what does not", "\n".join(f"- {sentence}" for sentence in said), _WHY]
     trained = accuracy_table(records)
     if trained.rows:
         parts += ["## Accuracy", _table(trained)]
