@@ -10,6 +10,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) torch numpy
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dev]"
+	# The oracle of the corruptions asks for an OpenCV with windows, which needs system libraries; the one without does.
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps imagecorruptions-imaug
 	touch $@
 
 $(VENV)/.benchmarks: $(VENV)/.installed

@@ -27,6 +27,13 @@ def test_the_papers_sizes() -> None:
     assert (paper.structure, paper.dropout, paper.inference_dropout, paper.batch_size) == ("random", 0.1, 0.1, 200)
 
 
+@pytest.mark.parametrize(("side", "levels"), [(32, 2), (30, 1), (31, 0)])
+def test_wavelets_fit_the_image(side: int, levels: int) -> None:
+    main = recipes_for((side, 32, 3))["circuit"]
+    assert isinstance(main, CircuitRecipe)
+    assert main.wavelet_levels == levels
+
+
 def test_overrides() -> None:
     settings = ExperimentSettings("mnist", overrides={"circuit": {"n_epochs": 3}, "MLP": {"dropout": 0.5}})
     recipes = settings.recipes((28, 28, 1))

@@ -116,11 +116,14 @@ rate and a quarter of its epochs, with decay: a rate of 0.001 would need its 200
 
 def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
     """The models of an experiment on images of a shape (H, W, C), by name; the first is the main one."""
-    height, _, channels = shape
-    main = SMALL if height <= 16 else GREY if channels == 1 else COLOUR
+    height, width, channels = shape
+    main = SMALL if max(height, width) <= 16 else GREY if channels == 1 else COLOUR
+    # Wavelets need sides that can be halved as often.
+    halved = next(levels for levels in (2, 1, 0) if height % 2**levels == 0 == width % 2**levels)
+    main = replace(main, wavelet_levels=min(main.wavelet_levels, halved))
     paper_dropout = 0.2 if channels == 1 else 0.1
     paper = replace(_PAPER, dropout=paper_dropout, leaf_dropout=paper_dropout, inference_dropout=paper_dropout, depth=5)
-    if main is SMALL:
+    if max(height, width) <= 16:
         paper = replace(paper, n_sums=8, n_leaves=8, depth=3, n_epochs=main.n_epochs, batch_size=main.batch_size)
     network = NetworkRecipe("LeNet-5", max_shift=main.max_shift)
     return {
