@@ -64,7 +64,7 @@ th, td { padding: 0.3rem 0.8rem 0.3rem 0; text-align: right; border-bottom: 1px 
 th { vertical-align: bottom; } td { white-space: nowrap; } .name { text-align: left; }
 .figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; } figure > svg { width: 100%; max-width: 32rem; height: auto; }
-.broad { margin: 1.5rem 0; } .broad > .wide > svg { width: 100%; min-width: 38rem; height: auto; }
+.broad { margin: 1.5rem 0; } .broad > .wide > svg { width: 100%; min-width: var(--least); height: auto; }
 figcaption, .quiet { color: var(--quiet); font-size: 0.875rem; max-width: 60rem; }
 .cards { display: flex; flex-wrap: wrap; gap: 0.75rem; } .cards figure { width: 4.5rem; }
 .cards img { width: 100%; image-rendering: pixelated; border: 2px solid var(--line-2); border-radius: 4px; }
@@ -122,7 +122,7 @@ def figure_element(figure: Any, name: str, alt: str, caption: str, *, broad: boo
     drawing, words = inline_svg(figure, name, alt), f"<figcaption>{html.escape(caption)}</figcaption>"
     if broad:
         width = 8.2 * figure.get_figwidth()  # letters of one size in all figures
-        style = f'class="broad" style="max-width: {width:.0f}rem"'
+        style = f'class="broad" style="max-width: {width:.0f}rem; --least: {min(38.0, width):.0f}rem"'
         return f'<figure {style}><div class="wide" tabindex="0">{drawing}</div>{words}</figure>'
     return f"<figure>{drawing}{words}</figure>"
 

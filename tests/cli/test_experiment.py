@@ -96,6 +96,10 @@ def test_other_settings_want_another_folder(experiment: Run, tmp_path: Path) -> 
         (["rotation", "--train", "mnist", "--data", "nowhere"], "nowhere"),
         (["rotation", "--train", "digits", "--models", "circus"], "model must be one of 'circuit'"),
         (["rotation", "--train", "digits", "--set", "n_epochs=3"], "--set takes MODEL.NAME=VALUE"),
+        (["rotation", "--train", "digits", "--set", "MLP.batch_size=0"], "batch_size must be a whole number"),
+        (["rotation", "--train", "digits", "--device", "foo"], "device must be 'auto', 'cpu', or one that is there"),
+        (["rotation", "--train", "digits", "--device", "meta"], "device must be one that computes"),
+        (["closeness", "--train", "digits", "--models", "MLP"], "models must name a circuit here"),
         (["rotation", "--train", "digits", "--set", "circuit.n=3"], "must be one of 'structure'"),
         (["rotation", "--train", "digits", "--normalise", "all"], "normalise must be one of 'train', 'own'"),
         (["rotation", "--train", "digits", "--unknown", "svhn"], "No such option"),
@@ -133,8 +137,17 @@ def test_a_file_of_options(tmp_path: Path) -> None:
         ("epochs: 3", "'experiment rotation' has no option 'epochs'; it has data, "),
         ("- a", "must hold options by name"),
         ("a: [", "is no YAML file"),
+        ("train: 3", "train must be a name; got 3"),
+        ("seeds: a", "seeds must be a list of whole numbers; got 'a'"),
+        ("seeds: []", "seeds must be a list of whole numbers; got []"),
+        ("seeds: [-1]", "seeds must lie between 0 and"),
+        ("models: [[a]]", "models must be a list of names; got [['a']]"),
+        ("overrides: [a]", "overrides must hold settings by model; got ['a']"),
+        ("train: digits\noverrides: {circuit: 3}", "overrides must hold settings by model"),
+        ("train: digits\nn_images: -1", "n_images must be a whole number of at least 1; got -1"),
+        ("train: digits\ndata: 3", "data must be a name; got 3"),
     ],
-    ids=["name", "list", "syntax"],
+    ids=lambda value: "".join(letter for letter in value if letter.isalnum())[:30],
 )
 def test_a_wrong_file_of_options(experiment: Run, content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "options.yaml"
@@ -155,6 +168,22 @@ def test_changes_to_models() -> None:
         "circuit": {"n_epochs": 3, "structure": "random", "inference_dropout": None},
         "paper's circuit": {"dropout": 0.3},
     }
+
+
+def test_a_mistake_does_not_take_the_folder(experiment: Run, tmp_path: Path) -> None:
+    arguments = ["rotation", "--train", "digits", *SMALL, "--passes", "2", "--no-report", "-o", tmp_path]
+    assert experiment(*arguments, "--set", "circuit.n_epochs=abc").code == 2
+    assert not (tmp_path / "rotation-digits").exists()
+
+
+def test_runs_of_one_experiment_are_not_mixed(experiment: Run, tmp_path: Path) -> None:
+    arguments = ["rotation", "--train", "digits", *SMALL, "--passes", "2", "--no-report", "-o", tmp_path]
+    assert experiment(*arguments).code == 0
+    assert experiment(*arguments, "--normalise", "own").code == 0
+    folders = [tmp_path / "rotation-digits", tmp_path / "rotation-digits-own"]
+    outcome = experiment("report", *folders, "--markdown", tmp_path / "page.md")
+    assert outcome.code == 2
+    assert "both hold 'rotation' on 'digits', of other settings" in outcome.err
 
 
 @pytest.mark.slow

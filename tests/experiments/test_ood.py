@@ -7,9 +7,10 @@ import pytest
 
 from socratic.experiments.measures import N_BINS, N_THRESHOLDS, describe, distribution, flagged_share, separation
 from socratic.experiments.methods import Answer, methods_for
-from socratic.experiments.ood import SWEPT_RATES, run_ood, run_sweep
+from socratic.experiments.ood import run_ood, run_sweep
 from socratic.experiments.records import Records, read_records
 from socratic.experiments.workbench import Workbench
+from socratic.uncertainty.rates import DROPOUT_RATES
 
 CIRCUIT_METHODS = [
     "circuit alone",
@@ -53,9 +54,9 @@ def test_every_model_by_every_method(bench: Workbench, records: Records) -> None
 def test_dropout_rates(bench: Workbench, records: Records) -> None:
     run_sweep(bench, records, ["circuit"], [0, 1])
     found = [record for record in read_records(records.folder) if record["experiment"] == "sweep"]
-    assert {record["dropout"] for record in found} == set(SWEPT_RATES)
+    assert {record["dropout"] for record in found} == set(DROPOUT_RATES)
     assert {record["seed"] for record in found} == {0}
-    assert len(found) == 2 * 4 * len(SWEPT_RATES)
+    assert len(found) == 2 * 4 * len(DROPOUT_RATES)
     entropies = [
         record["entropy"]
         for record in found

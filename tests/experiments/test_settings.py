@@ -48,8 +48,13 @@ def test_overrides() -> None:
         ({"circus": {}}, "overrides must be one of 'circuit', .*; got 'circus'"),
         ({"circuit": {"epochs": 3}}, r"overrides\['circuit'\] must be one of 'structure', .*; got 'epochs'"),
         ({"circuit": {"structure": "round"}}, "structure must be one of 'spatial', 'random'; got 'round'"),
+        ({"circuit": {"max_shift": -1}}, "max_shift must be a whole number of at least 0; got -1"),
+        ({"circuit": {"max_noise": "a"}}, "max_noise must be a number of at least 0; got 'a'"),
+        ({"MLP": {"n_epochs": 0}}, "n_epochs must be a whole number of at least 1; got 0"),
+        ({"MLP": {"learning_rate": "x"}}, "learning_rate must be a number of at least 0; got 'x'"),
+        ({"LeNet-5 ensemble": {"n_members": 0}}, "n_members must be a whole number of at least 1; got 0"),
     ],
-    ids=["model", "name", "value"],
+    ids=["model", "name", "value", "shift", "noise", "epochs", "rate", "members"],
 )
 def test_wrong_overrides(overrides: dict[str, dict[str, object]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -61,5 +66,7 @@ def test_wrong_settings() -> None:
         ExperimentSettings("mnist", normalise="all")
     with pytest.raises(ValueError, match="n_images must be a whole number of at least 1; got 0"):
         ExperimentSettings("mnist", n_images=0)
-    with pytest.raises(ValueError, match="unknown must name sets besides the training set, each once; got 'mnist'"):
-        ExperimentSettings("mnist", ("svhn", "mnist"))
+    with pytest.raises(ValueError, match="train and unknown must be names of image sets; got 3 and"):
+        ExperimentSettings(3)
+    with pytest.raises(ValueError, match="overrides must hold settings by model"):
+        ExperimentSettings("mnist", overrides={"circuit": 3})  # type: ignore[dict-item]

@@ -78,3 +78,79 @@ def test_a_foreign_model_file_is_named(bench: Workbench, tmp_path: Path) -> None
 def test_too_few_images(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="n_train must leave at least 15 images; 'digits' gives 10"):
         Workbench.open(ExperimentSettings("digits", n_train=10), None, tmp_path, torch.device("cpu"))
+
+
+def write_classes(folder: Path, classes: dict[str, int], size: tuple[int, int] = (8, 8)) -> None:
+    """A folder of classes, each with so many images of one grey level of its own."""
+    from PIL import Image
+
+    for level, (name, n) in enumerate(classes.items()):
+        (folder / name).mkdir(parents=True)
+        for number in range(n):
+            pixels = np.full(size, 40 * level + number % 30, dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number:03d}.png")
+
+
+def opened(data: Path, train: str, *unknown: str) -> Workbench:
+    return Workbench.open(ExperimentSettings(train, unknown), data, data / "models", torch.device("cpu"))
+
+
+def test_an_undivided_folder_is_divided(tmp_path: Path) -> None:
+    write_classes(tmp_path / "shapes", {"a": 30, "b": 30})
+    bench = opened(tmp_path, "shapes")
+    assert (len(bench.train) + len(bench.held_out), len(bench.test)) == (48, 12)
+    seen = {image.tobytes() for image in np.concatenate([bench.train.images, bench.held_out.images])}
+    assert not any(image.tobytes() in seen for image in bench.test.images)
+
+
+def test_classes_have_the_same_numbers_in_both_parts(tmp_path: Path) -> None:
+    write_classes(tmp_path / "shapes" / "train", {"a": 20, "b": 20, "c": 20})
+    write_classes(tmp_path / "shapes" / "test", {"a": 3, "c": 3})
+    bench = opened(tmp_path, "shapes")
+    assert bench.test.labels.tolist() == [0, 0, 0, 2, 2, 2]
+    assert bench.n_classes == 3
+    write_classes(tmp_path / "others" / "train", {"a": 20, "b": 20})
+    write_classes(tmp_path / "others" / "test", {"a": 3, "z": 3})
+    with pytest.raises(ValueError, match="the test images of 'others' have a class 'z' that its training images lack"):
+        opened(tmp_path, "others")
+
+
+def test_one_class_is_no_problem_to_solve(tmp_path: Path) -> None:
+    write_classes(tmp_path / "shapes", {"a": 30})
+    with pytest.raises(ValueError, match="train must be a set of at least two classes; 'shapes' has one"):
+        opened(tmp_path, "shapes")
+
+
+def test_sets_are_told_apart_by_name(tmp_path: Path) -> None:
+    write_classes(tmp_path / "one" / "noise", {"a": 5})
+    write_classes(tmp_path / "two" / "noise", {"a": 5})
+    with pytest.raises(ValueError, match="each once; got 'noise' twice"):
+        opened(tmp_path, "digits", str(tmp_path / "one" / "noise"), str(tmp_path / "two" / "noise"))
+    with pytest.raises(ValueError, match="besides the training set, each once; got 'digits' twice"):
+        opened(tmp_path, "digits", "Digits")
+
+
+def test_unknown_images_of_any_size_are_brought_to_one(tmp_path: Path) -> None:
+    write_classes(tmp_path / "mixed" / "a", {"x": 3}, (12, 9))
+    write_classes(tmp_path / "mixed" / "b", {"x": 3}, (20, 30))
+    assert opened(tmp_path, "digits", "mixed").unknown[0].images.shape == (6, 8, 8, 1)
+
+
+def test_other_images_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    write_classes(tmp_path / "one" / "shapes", {"a": 30, "b": 30})
+    write_classes(tmp_path / "two" / "shapes", {"b": 30, "a": 30})
+    first, second = opened(tmp_path / "one", "shapes"), opened(tmp_path / "two", "shapes")
+    assert first.digest != second.digest
+    assert first._name(first.plan(["MLP"], [0])[0]) != second._name(second.plan(["MLP"], [0])[0])
+
+
+def test_circuits_only(bench: Workbench) -> None:
+    with pytest.raises(ValueError, match="models must name a circuit here, such as 'circuit'; got MLP"):
+        bench.plan(["MLP"], [0], circuits_only=True)
+
+
+def test_a_training_that_diverges_is_refused(bench: Workbench) -> None:
+    [task] = bench.plan(["MLP"], [0])
+    wild = replace(task, recipe=replace(task.recipe, learning_rate=1e30))
+    with pytest.raises(ValueError, match="the training of MLP diverged; choose a smaller learning_rate"):
+        list(bench.models([wild]))

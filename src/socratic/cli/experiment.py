@@ -14,7 +14,11 @@ from socratic.cli.parsing import ManyValues
 app = typer.Typer(help="Run an evaluation on images: unknown, turned or corrupted data, and how close estimates are.")
 
 DEFAULTS: dict[str, Any] = {"output": "socratic-results", "seeds": [0], "device": "auto"}
+MAX_SEED = 2**31 - 1
 _FOLDERS = ("data", "output")
+_MANY = {"unknown": str, "seeds": int, "models": str}
+_WORDS: dict[type, str] = {str: "names", int: "whole numbers"}
+_ONE = {"train": str, "data": str, "output": str, "normalise": str, "constants": str, "device": str}
 
 Train = Annotated[
     str | None, typer.Option(metavar="SET", help="The training set: mnist, svhn, digits, ..., or a path.")
@@ -24,7 +28,7 @@ Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the ima
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write to. [socratic-results]")
 ]
-Seeds = Annotated[list[int] | None, typer.Option(metavar="N...", min=0, help="Seeds of the models. [0]")]
+Seeds = Annotated[list[int] | None, typer.Option(metavar="N...", min=0, max=MAX_SEED, help="Seeds of the models. [0]")]
 Models = Annotated[list[str] | None, typer.Option(metavar="MODEL...", help="Only these models, such as circuit, MLP.")]
 Normalise = Annotated[
     str | None, typer.Option(metavar="train|own", help="By whose statistics unknown images are normalised. [train]")
@@ -168,10 +172,11 @@ def redraw(
     for folder in folders:
         if not (folder / RECORDS).is_file():
             raise UserError(f"{folder} holds no results ({RECORDS}); name the folder of one experiment")
-    if markdown is not None:
-        written = write_markdown(folders, markdown)
-    else:
-        written = [path for folder in folders for path in write_report(folder)]
+    with library_errors():
+        if markdown is not None:
+            written = write_markdown(folders, markdown)
+        else:
+            written = [path for folder in folders for path in write_report(folder)]
     for path in written:
         print(path)
 
@@ -197,12 +202,13 @@ def _options(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     from_file = _read_config(flags["config"], kind, allowed) if flags["config"] is not None else {}
     overrides = dict(from_file.pop("overrides", {}))
     for model, changes in given.pop("overrides").items():
-        overrides[model] = {**overrides.get(model, {}), **changes}
+        before = overrides.get(model, {})
+        overrides[model] = {**before, **changes} if isinstance(before, dict) else before
     options = {**DEFAULTS, **from_file, **given, "overrides": overrides}
     return {name: Path(value) if name in _FOLDERS else value for name, value in options.items()}
 
 
-def _read_config(path: Path, kind: str, allowed: set[str]) -> dict[str, Any]:
+def _read_config(path: Path, command: str, allowed: set[str]) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
@@ -215,11 +221,28 @@ def _read_config(path: Path, kind: str, allowed: set[str]) -> dict[str, Any]:
         raise UserError(f"{path} must hold options by name, such as 'train: mnist'")
     for name in content:
         if name not in allowed:
-            raise UserError(f"{path}: 'experiment {kind}' has no option {name!r}; it has {', '.join(sorted(allowed))}")
-    for name in ("unknown", "seeds", "models"):
-        if name in content and not isinstance(content[name], list):
-            content[name] = [content[name]]
-    return content
+            raise UserError(
+                f"{path}: 'experiment {command}' has no option {name!r}; it has {', '.join(sorted(allowed))}"
+            )
+    return _checked({name: value for name, value in content.items() if value is not None}, path)
+
+
+def _checked(found: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The options of a file, with lists where there may be several; ExperimentSettings checks the rest."""
+    for name, kind in _MANY.items():
+        if name in found:
+            values = found[name] if isinstance(found[name], list) else [found[name]]
+            if not values or not all(isinstance(value, kind) for value in values):
+                raise UserError(f"{path}: {name} must be a list of {_WORDS[kind]}; got {found[name]!r}")
+            found[name] = values
+    for name, kind in _ONE.items():
+        if name in found and not isinstance(found[name], kind):
+            raise UserError(f"{path}: {name} must be a name; got {found[name]!r}")
+    if any(not 0 <= seed <= MAX_SEED for seed in found.get("seeds", [])):
+        raise UserError(f"{path}: seeds must lie between 0 and {MAX_SEED}; got {found['seeds']!r}")
+    if not isinstance(found.get("overrides", {}), dict):
+        raise UserError(f"{path}: overrides must hold settings by model; got {found['overrides']!r}")
+    return found
 
 
 def _changes(pairs: Sequence[str]) -> dict[str, dict[str, Any]]:

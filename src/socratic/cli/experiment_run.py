@@ -67,11 +67,13 @@ def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
     settings = ExperimentSettings(**{**decisive, "unknown": tuple(decisive.get("unknown", ()))})
     unusual = [value for value in (settings.normalise, settings.constants) if value not in ("train", "cifar")]
     folder = root / "-".join([kind, Path(settings.train).name, *unusual])
-    records = Records(folder, settings.to_dict())
-    bars = Bars()
+    device = choose_device(options["device"])
     with waiting("reading images"):
-        bench = Workbench.open(settings, options.get("data"), root / "models", choose_device(options["device"]), bars)
+        bench = Workbench.open(settings, options.get("data"), root / "models", device, Bars())
     models = options.get("models")
+    bench.plan(models, options["seeds"], circuits_only=kind in ("closeness", "sweep"))
+    # Only now that all options have proved right: a folder keeps its settings.
+    records = Records(folder, {**settings.to_dict(), "images": bench.digest})
     EXPERIMENTS[kind](bench, records, models, options["seeds"])
     written = draw(kind, bench, folder) if options["report"] else None
     if written is not None:

@@ -57,7 +57,11 @@ _CIFAR = _SETS["cifar10"].own + _SETS["cifar100"].own
 
 
 def load_images(
-    name: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None, split: str = "train"
+    name: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
+    split: str = "train",
+    *,
+    size: tuple[int, int] | None = None,
 ) -> Images:
     """Read a set of images by its name.
 
@@ -74,6 +78,8 @@ def load_images(
         CIFAR's files are found in ``folder`` itself, too. ``"digits"`` and paths need none.
     split : str
         ``"train"`` or ``"test"``. A folder of images that is not divided gives all of them for both.
+    size : tuple of int, optional
+        Height and width that folders of images are read in; the other formats have one size.
 
     Returns
     -------
@@ -88,7 +94,7 @@ def load_images(
     check_choice("split", split, _SPLITS)
     text = os.fspath(name)
     if isinstance(name, os.PathLike) or os.sep in text or "/" in text:
-        return _at_path(Path(name), split)
+        return _at_path(Path(name), split, size)
     key = _plain(text)
     if not key:
         raise ValueError(f"name must be the name of an image set or a path; got {name!r}")
@@ -97,15 +103,15 @@ def load_images(
     known = next((title for title in _SETS if _plain(title) == key), None)
     if folder is None:
         if known is None:
-            return _at_path(Path(name), split)
+            return _at_path(Path(name), split, size)
         raise ValueError(f"folder must name the folder that {known!r} lies in; got None")
     place = Path(folder)
     if not place.is_dir():
         raise FileNotFoundError(f"folder must be the folder of the image sets; there is none at {place}")
-    return _find(known or text, place, split)
+    return _find(known or text, place, split, size)
 
 
-def _find(name: str, folder: Path, split: str) -> Images:
+def _find(name: str, folder: Path, split: str, size: tuple[int, int] | None) -> Images:
     own = [template.format(split=split) for template in _SETS[name].own] if name in _SETS else []
     candidates = sorted(entry for entry in folder.iterdir() if entry.is_dir() and _plain(entry.name) == _plain(name))
     if _plain(folder.absolute().name) == _plain(name):
@@ -113,7 +119,7 @@ def _find(name: str, folder: Path, split: str) -> Images:
     candidates += [folder / entry for entry in own if (folder / entry).exists()]
     failures = []
     for candidate in candidates:
-        images, failure = _attempt(candidate, split)
+        images, failure = _attempt(candidate, split, size)
         if images is not None:
             return replace(images, name=name)
         failures.append(failure)
@@ -129,10 +135,10 @@ def _find(name: str, folder: Path, split: str) -> Images:
     raise FileNotFoundError(f"no {split} images of {name!r} in {folder}: {'; '.join(failures)}; {advice}")
 
 
-def _attempt(place: Path, split: str) -> tuple[Images | None, str]:
+def _attempt(place: Path, split: str, size: tuple[int, int] | None) -> tuple[Images | None, str]:
     """The images, or where they were looked for in vain."""
     try:
-        return _read(place, split), ""
+        return _read(place, split, size), ""
     except FileNotFoundError as error:
         return None, str(error)
 
@@ -141,7 +147,7 @@ def _plain(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 
 
-def _read(place: Path, split: str) -> Images:
+def _read(place: Path, split: str, size: tuple[int, int] | None) -> Images:
     """The images of a file or a folder, in whatever format they lie there."""
     if place.is_file():
         return load_svhn(place) if place.suffix == ".mat" else load_cifar(place, split)
@@ -155,7 +161,7 @@ def _read(place: Path, split: str) -> Images:
         if source.is_file() or holds_cifar(source):
             return load_cifar(source, split)
     try:
-        return load_image_folder(place, split)
+        return load_image_folder(place, split, size=size)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"looked in {place} for IDX files (also in raw and gzip), {matlab.name}, {', '.join(_CIFAR)} "
@@ -163,7 +169,7 @@ def _read(place: Path, split: str) -> Images:
         ) from error
 
 
-def _at_path(path: Path, split: str) -> Images:
+def _at_path(path: Path, split: str, size: tuple[int, int] | None) -> Images:
     if not path.exists():
         names = ", ".join(("digits", *_SETS))
         raise FileNotFoundError(
@@ -171,7 +177,7 @@ def _at_path(path: Path, split: str) -> Images:
         )
     if path.is_file() and "idx" in path.name:
         raise DataFileError(f"{path} is one of a pair of IDX files: use load_idx_dataset(images_path, labels_path)")
-    images = _read(path, split)
+    images = _read(path, split, size)
     return replace(images, name=path.absolute().name) if path.is_dir() else images
 
 

@@ -64,7 +64,8 @@ def load_image_folder(
     image_module = _pillow()
     height_width = None if size is None else (check_count("height", size[0]), check_count("width", size[1]))
     folder = _split_folder(Path(path), split)
-    files = _labelled_files(folder)
+    classes = _subfolders(folder)
+    files = _labelled_files(folder, classes)
     if not files:
         raise FileNotFoundError(f"no images in {folder}: looked for files ending in {', '.join(sorted(_ENDINGS))}")
     if limit is not None:
@@ -75,7 +76,8 @@ def load_image_folder(
     with warnings.catch_warnings(), ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("error", image_module.DecompressionBombWarning)
         images = _read_all(pool, paths, height_width)
-    return Images(images, np.array(labels, dtype=np.int64), Path(path).absolute().name)
+    names = tuple(entry.name for entry in classes)
+    return Images(images, np.array(labels, dtype=np.int64), Path(path).absolute().name, names)
 
 
 def _pillow() -> Any:
@@ -114,8 +116,7 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _labelled_files(folder: Path) -> list[tuple[Path, int]]:
-    classes = _subfolders(folder)
+def _labelled_files(folder: Path, classes: list[Path]) -> list[tuple[Path, int]]:
     if not classes:
         return [(path, 0) for path in _images_in(folder.iterdir())]
     return [

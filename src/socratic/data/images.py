@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,11 +26,14 @@ class Images:
         The class of each image.
     name : str
         Name of the set, or of the file or folder the images came from, without its ending.
+    classes : tuple of str
+        Names of the classes by number, where the source has names; otherwise empty.
     """
 
     images: np.ndarray
     labels: np.ndarray
     name: str
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)
@@ -56,11 +59,11 @@ class Images:
         images = self.images[index]
         if images.ndim != 4:
             raise ValueError(f"index must be a slice or a list of positions or booleans; got {index!r}")
-        return Images(images, self.labels[index], self.name)
+        return replace(self, images=images, labels=self.labels[index])
 
     def like(self, height: int, width: int, channels: int) -> Images:
         """The images in the shape of others, as :func:`convert` makes them; labels and name stay."""
-        return Images(convert(self.images, (height, width, channels)), self.labels, self.name)
+        return replace(self, images=convert(self.images, (height, width, channels)))
 
 
 def convert(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

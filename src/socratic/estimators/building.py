@@ -74,7 +74,15 @@ def choose_device(device: str) -> torch.device:
     """The device by name; "auto" takes a CUDA GPU if there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device must be 'auto', 'cpu', or one that is there; got {device!r} ({reason})") from None
+    if found.type == "meta":
+        raise ValueError("device must be one that computes; got 'meta'")
+    return found
 
 
 def full_precision(circuit: Circuit) -> None:

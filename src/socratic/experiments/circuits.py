@@ -148,6 +148,7 @@ def train_circuit(
     train: Images,
     held_out: Images,
     *,
+    n_classes: int,
     seed: int,
     device: torch.device,
     checkpoint: Path | None = None,
@@ -157,9 +158,10 @@ def train_circuit(
     scaler = PixelScaler.fit(train.images, recipe.wavelet_levels).to(device)
     flat = scaler.bytes_of(train.images)
     labels = torch.as_tensor(train.labels, device=device)
-    counts = torch.bincount(labels).float()
+    # One image more of each class: also one that few images have, or none, is possible.
+    counts = torch.bincount(labels, minlength=n_classes).float() + 1.0
     log_prior = torch.log(counts / counts.sum())
-    circuit = build_circuit(recipe, scaler.shape, len(counts), seed)
+    circuit = build_circuit(recipe, scaler.shape, n_classes, seed)
     if recipe.leaves_from_data:
         some = torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed))[:5000]
         initialise_leaves(circuit, scaler(flat[some.to(device)]), seed)

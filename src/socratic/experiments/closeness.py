@@ -6,6 +6,7 @@ reference. A new estimate is a new entry of ``ESTIMATES``.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -35,6 +36,8 @@ LADDER = (3, 10, 30, 100, 300)
 """Passes of the Monte Carlo estimates that errors are compared with."""
 N_REFERENCE = 1000
 _N_ROWS = 1000
+_N_SETS = 3
+"""Sets of passes that the error of a rung is the mean of."""
 ERRORS = ("mean", "entropy", "std")
 
 
@@ -88,11 +91,16 @@ def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) ->
         float(posterior.entropy.sum())  # waits for a GPU
         return errors(posterior, reference), 1000.0 * (time.perf_counter() - start) / len(rows)
 
+    def rung(n_passes: int) -> tuple[dict[str, float], float]:
+        """The mean error over some sets of passes: one draw of masks is the same for all rows."""
+        found = [measured(partial(sampled, n_passes, seed=n_passes + 10000 * set_)) for set_ in range(_N_SETS)]
+        return {name: float(np.mean([part[name] for part, _ in found])) for name in ERRORS}, found[0][1]
+
     reference = sampled(N_REFERENCE, seed=0)
     found: list[dict[str, object]] = []
     ladder: dict[int, dict[str, float]] = {}
     for n_passes in LADDER:
-        ladder[n_passes], seconds = measured(partial(sampled, n_passes, seed=n_passes))
+        ladder[n_passes], seconds = rung(n_passes)
         own = {f"equivalent_{name}": float(n_passes) for name in ERRORS}
         names = {"method": f"Monte Carlo, {n_passes} passes", "n_passes": n_passes, "seconds_per_1000": seconds}
         found.append({**names, **shared, **_prefixed(ladder[n_passes]), **own})
@@ -122,7 +130,8 @@ def errors(posterior: Posterior, reference: Posterior) -> dict[str, float]:
 def equivalent_passes(error: float, ladder: Mapping[int, Mapping[str, float]], name: str) -> float:
     """The number of passes with which Monte Carlo dropout has this error, along the ladder in log-log scale.
 
-    Beyond the ladder's ends the error is taken to fall as the square root of the passes.
+    Beyond the ladder's ends the error is taken to fall as the square root of the passes. The reference has an error of
+    its own, as Monte Carlo with ``N_REFERENCE`` passes has, so that no estimate can be told to be better than that.
     """
     passes = np.log(np.array(sorted(ladder), dtype=np.float64))
     known = np.log([max(ladder[n][name], 1e-12) for n in sorted(ladder)])
@@ -131,7 +140,9 @@ def equivalent_passes(error: float, ladder: Mapping[int, Mapping[str, float]], n
     if wanted >= known[0]:
         return float(np.exp(passes[0] - 2.0 * (wanted - known[0])))
     if wanted <= known[-1]:
-        return float(np.exp(passes[-1] + 2.0 * (known[-1] - wanted)))
+        # The square of a distance to the reference is proportional to 1 / N + 1 / N_REFERENCE.
+        share = math.exp(2.0 * (wanted - known[-1])) * (math.exp(-passes[-1]) + 1.0 / N_REFERENCE) - 1.0 / N_REFERENCE
+        return min(1.0 / share, float(N_REFERENCE)) if share > 0.0 else float(N_REFERENCE)
     return float(np.exp(np.interp(-wanted, -known, passes)))
 
 

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from socratic.data.images import Images
 from socratic.errors import check_choice
 from socratic.experiments.pixels import Augmentation, PixelScaler
-from socratic.experiments.settings import NetworkRecipe
+from socratic.experiments.settings import NETWORKS, NetworkRecipe
 from socratic.inference.monte_carlo import summarise_passes
 from socratic.inference.posterior import Posterior
 from socratic.learning.gradient import learning_rate_factor
 
-KINDS = ("MLP", "LeNet-5")
 _CHUNK = 4096
+MIN_SIDE = 8
+"""Pixels that LeNet-5 needs each way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class NetworkModel:
     Attributes
     ----------
     kind : str
-        One of ``KINDS``.
+        One of ``settings.NETWORKS``.
     n_classes : int
     width : int
         Of the hidden layers of a perceptron.
@@ -106,8 +107,10 @@ class NetworkModel:
 
 def build_network(kind: str, shape: tuple[int, int, int], n_classes: int, width: int, dropout: float) -> nn.Sequential:
     """An untrained network for images of a shape (H, W, C); ``width`` is that of a perceptron's two hidden layers."""
-    check_choice("kind", kind, KINDS)
+    check_choice("kind", kind, NETWORKS)
     height, side, channels = shape
+    if kind == "LeNet-5" and min(height, side) < MIN_SIDE:
+        raise ValueError(f"LeNet-5 needs images of at least {MIN_SIDE} pixels each way; got {height} x {side}")
     if kind == "MLP":
         hidden = [nn.Flatten(), nn.Linear(height * side * channels, width), nn.ReLU(), nn.Dropout(dropout)]
         return nn.Sequential(
@@ -151,6 +154,7 @@ def train_networks(
     recipe: NetworkRecipe,
     train: Images,
     *,
+    n_classes: int,
     n_parameters: int,
     seed: int,
     device: torch.device,
@@ -168,7 +172,6 @@ def train_networks(
     scaler = PixelScaler.fit(train.images).to(device)
     flat = scaler.bytes_of(train.images)
     labels = torch.as_tensor(train.labels, device=device)
-    n_classes = int(labels.max()) + 1
     width = width_for(n_parameters, flat.shape[1], n_classes)
     members = nn.ModuleList()
     start = time.perf_counter()
@@ -177,6 +180,8 @@ def train_networks(
             torch.manual_seed(1000 * seed + number)
             member = build_network(recipe.kind, scaler.shape, n_classes, width, recipe.dropout).to(device)
             for loss in _epochs(member, recipe, flat, labels, scaler, 1000 * seed + number):
+                if not math.isfinite(loss):
+                    raise ValueError(f"the training of {recipe.kind} diverged; choose a smaller learning_rate")
                 if progress is not None:
                     progress(loss)
         members.append(member.eval())

@@ -12,8 +12,7 @@ from socratic.experiments.measures import describe, distribution, separation
 from socratic.experiments.methods import Answer, Method, Model, methods_for
 from socratic.experiments.records import Records
 from socratic.experiments.workbench import Task, Workbench
-
-SWEPT_RATES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+from socratic.uncertainty.rates import DROPOUT_RATES
 
 
 def run_ood(bench: Workbench, records: Records, models: Sequence[str] | None, seeds: Sequence[int]) -> None:
@@ -33,8 +32,8 @@ def run_sweep(bench: Workbench, records: Records, models: Sequence[str] | None, 
     for task, model, training in bench.models(bench.plan(models, seeds[:1], circuits_only=True)):
         records.append(training)
         assert isinstance(model, CircuitModel)
-        with bench.watch.stage(f"{task.model}, seed {task.seed}: dropout rates", len(SWEPT_RATES)):
-            for rate in SWEPT_RATES:
+        with bench.watch.stage(f"{task.model}, seed {task.seed}: dropout rates", len(DROPOUT_RATES)):
+            for rate in DROPOUT_RATES:
                 _sweep(bench, records, task, replace(model, dropout=rate))
                 bench.watch.step(f"p = {rate:g}")
 

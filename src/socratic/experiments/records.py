@@ -12,7 +12,7 @@ from typing import Any
 from socratic.files import replacing
 
 RECORDS, SETTINGS = "records.jsonl", "settings.json"
-_KEY = ("experiment", "train", "model", "method", "seed", "set", "shift", "level", "masks", "dropout")
+_KEY = ("experiment", "train", "model", "method", "seed", "set", "role", "shift", "level", "masks", "dropout")
 
 
 class Records:

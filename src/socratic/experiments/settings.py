@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Real
 from typing import Any
 
-from socratic.errors import check_choice, check_count
+from socratic.errors import check_choice, check_count, check_rate
 from socratic.experiments.pixels import NORMALISATIONS
 
 STRUCTURES = ("spatial", "random")
+NETWORKS = ("MLP", "LeNet-5")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,12 @@ class CircuitRecipe:
 
     def __post_init__(self) -> None:
         check_choice("structure", self.structure, STRUCTURES)
+        for name in ("patch_size", "depth", "n_repetitions", "n_sums", "n_leaves"):
+            check_count(name, getattr(self, name))
+        check_count("wavelet_levels", self.wavelet_levels, minimum=0)
+        if self.inference_dropout is not None:
+            check_rate("inference_dropout", self.inference_dropout)
+        _check_training(self)
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,25 @@ class NetworkRecipe:
     max_shift: int = 1
     max_noise: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, NETWORKS)
+        check_count("n_members", self.n_members)
+        _check_training(self)
+
 
 Recipe = CircuitRecipe | NetworkRecipe
+
+
+def _check_training(recipe: Recipe) -> None:
+    """What both kinds of recipes have."""
+    check_count("n_epochs", recipe.n_epochs)
+    check_count("batch_size", recipe.batch_size)
+    check_count("max_shift", recipe.max_shift, minimum=0)
+    check_rate("dropout", recipe.dropout)
+    for name, value in (("learning_rate", recipe.learning_rate), ("max_noise", recipe.max_noise)):
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
+
 
 GREY = CircuitRecipe()
 COLOUR = CircuitRecipe(
@@ -180,13 +206,15 @@ class ExperimentSettings:
     def __post_init__(self) -> None:
         check_choice("normalise", self.normalise, NORMALISATIONS)
         check_choice("constants", self.constants, ("cifar", "imagenet"))
-        names = [self.train, *self.unknown]
-        for name in self.unknown:
-            if names.count(name) > 1:
-                raise ValueError(f"unknown must name sets besides the training set, each once; got {name!r} twice")
         for name in ("n_images", "n_train", "n_passes"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        if not isinstance(self.train, str) or not all(isinstance(name, str) for name in self.unknown):
+            raise ValueError(f"train and unknown must be names of image sets; got {self.train!r} and {self.unknown!r}")
+        if not isinstance(self.overrides, Mapping) or not all(isinstance(x, Mapping) for x in self.overrides.values()):
+            raise ValueError(
+                f"overrides must hold settings by model, such as circuit: n_epochs: 3; got {self.overrides!r}"
+            )
 
     def recipes(self, shape: tuple[int, int, int]) -> dict[str, Recipe]:
         """The models by name, for training images of a shape (H, W, C)."""

@@ -7,7 +7,8 @@ import json
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +65,9 @@ class Workbench:
         To train on, to calibrate on, and to ask about.
     unknown : tuple of Images
         From elsewhere, in the shape of the training images.
+    whole_test : Images
+        All test images, for the accuracy of a model; ``test`` may be some of them.
+    n_classes : int
     folder : Path
         Where trained models are kept.
     device : torch.device
@@ -75,6 +79,8 @@ class Workbench:
     held_out: Images
     test: Images
     unknown: tuple[Images, ...]
+    whole_test: Images
+    n_classes: int
     folder: Path
     device: torch.device
     watch: Watch
@@ -89,13 +95,20 @@ class Workbench:
         watch: Watch | None = None,
     ) -> Workbench:
         """Read the images; ``data`` is the folder of all sets, ``folder`` that of the trained models."""
-        whole = load_images(settings.train, data, "train")
+        whole, test = _known_images(settings.train, data)
         order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))[: settings.n_train]
         n_held_out = min(_MAX_HELD_OUT, len(order) // 5)
         if n_held_out < 3:
             raise ValueError(f"n_train must leave at least 15 images; {settings.train!r} gives {len(order)}")
         height, width, channels = whole.images.shape[1:]
-        unknown = [load_images(name, data, "test").like(height, width, channels) for name in settings.unknown]
+        unknown = [
+            load_images(name, data, "test", size=(height, width)).like(height, width, channels)
+            for name in settings.unknown
+        ]
+        names = [images.name.lower() for images in (whole, *unknown)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"unknown must name sets besides the training set, each once; got {name!r} twice")
 
         def some(images: Images) -> Images:
             if settings.n_images is None or settings.n_images >= len(images):
@@ -107,8 +120,10 @@ class Workbench:
             settings,
             whole.take(order[n_held_out:]),
             whole.take(order[:n_held_out]),
-            some(load_images(settings.train, data, "test")),
+            some(test),
             tuple(some(images) for images in unknown),
+            test,
+            int(max(whole.labels.max(), test.labels.max())) + 1,
             folder,
             device,
             watch or Unwatched(),
@@ -120,22 +135,29 @@ class Workbench:
         height, width, channels = self.train.images.shape[1:]
         return height, width, channels
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return int(self.train.labels.max()) + 1
+    @cached_property
+    def digest(self) -> str:
+        """Tells the images apart from others of the same name."""
+        digest = hashlib.blake2b(digest_size=8)
+        for part in (self.train, self.held_out, self.test, *self.unknown):
+            digest.update(np.ascontiguousarray(part.images).data)
+            digest.update(part.labels.tobytes())
+        return digest.hexdigest()
 
     def plan(self, models: Sequence[str] | None, seeds: Sequence[int], *, circuits_only: bool = False) -> list[Task]:
         """The models to ask, each with its seeds; ablations take the first seed only."""
         recipes = self.settings.recipes(self.shape)
         for name in models or ():
             check_choice("model", name, tuple(recipes))
-        return [
+        tasks = [
             Task(name, recipe, seed)
             for name, recipe in recipes.items()
             if (not models or name in models) and (isinstance(recipe, CircuitRecipe) or not circuits_only)
-            for seed in (seeds[:1] if name in ABLATIONS else seeds)
+            for seed in dict.fromkeys(seeds[:1] if name in ABLATIONS else seeds)
         ]
+        if not tasks:
+            raise ValueError(f"models must name a circuit here, such as 'circuit'; got {', '.join(models or ())}")
+        return tasks
 
     def models(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Model, dict[str, Any]]]:
         """Each model of a plan, trained or read from its file, and the record of its training."""
@@ -153,7 +175,7 @@ class Workbench:
         some = self.train.take(slice(0, 10000))
         facts: dict[str, Any] = {
             "method": "training",
-            "accuracy": self._accuracy(model, self.test),
+            "accuracy": self._accuracy(model, self.whole_test),
             "train_accuracy": self._accuracy(model, some),
             "seconds": seconds,
             "n_parameters": model.n_parameters,
@@ -175,6 +197,7 @@ class Workbench:
                 recipe,
                 self.train,
                 self.held_out,
+                n_classes=self.n_classes,
                 seed=seed,
                 device=self.device,
                 checkpoint=checkpoint,
@@ -183,6 +206,7 @@ class Workbench:
         return train_networks(
             recipe,
             self.train,
+            n_classes=self.n_classes,
             n_parameters=self._main_size(),
             seed=seed,
             device=self.device,
@@ -213,7 +237,9 @@ class Workbench:
 
     def _name(self, task: Task) -> str:
         """A file name that tells models apart which differ in anything that decides what they learn."""
-        decisive = [self.settings.train, self.settings.n_train, asdict(task.recipe), task.seed, self._main_size()]
+        images = hashlib.blake2b(np.ascontiguousarray(self.train.images).data, digest_size=8)
+        images.update(self.train.labels.tobytes())
+        decisive = [images.hexdigest(), asdict(task.recipe), task.seed, self._main_size(), self.n_classes]
         digest = hashlib.blake2b(json.dumps(decisive).encode(), digest_size=4).hexdigest()
         label = "".join(letter if letter.isalnum() else "-" for letter in task.model.replace("'", ""))
         return f"{Path(self.settings.train).name}-{label}-{task.seed}-{digest}"
@@ -230,6 +256,28 @@ class Task:
     def names(self, train: str) -> dict[str, Any]:
         """What names the model in records."""
         return {"train": train, "model": self.model, "seed": self.seed}
+
+
+def _known_images(name: str, data: Path | None) -> tuple[Images, Images]:
+    """The training and the test images of a set, with the same numbers for the same classes.
+
+    A folder of images that is not divided is divided here: a fifth of it becomes test images.
+    """
+    train, test = load_images(name, data, "train"), load_images(name, data, "test")
+    if train.images.shape == test.images.shape and np.array_equal(train.images, test.images):
+        order = np.random.default_rng(_SPLIT_SEED).permutation(len(train))
+        train, test = train.take(np.sort(order[len(order) // 5 :])), train.take(np.sort(order[: len(order) // 5]))
+    if len(np.unique(train.labels)) < 2:
+        raise ValueError(f"train must be a set of at least two classes; {name!r} has one (a folder for each class?)")
+    if train.images.shape[1:] != test.images.shape[1:]:
+        test = test.like(*train.images.shape[1:])
+    missing = [label for label in test.classes if label not in train.classes]
+    if missing:
+        raise ValueError(f"the test images of {name!r} have a class {missing[0]!r} that its training images lack")
+    if test.classes != train.classes:
+        numbers = np.array([train.classes.index(label) for label in test.classes])
+        test = replace(test, labels=numbers[test.labels], classes=train.classes)
+    return train, test
 
 
 def device_name(device: torch.device) -> str:

@@ -98,7 +98,7 @@ def test_rotation() -> None:
     table = named(made_up(), "rotation", "Rotation")
     alone, exact = row(table, "circuit", ALONE), row(table, "circuit", EXACT)
     assert (alone["entropy at 45°"], alone["rises to 45°"]) == ("0.25", "no")
-    assert (exact["entropy at 90°"], exact["rises to 45°"], exact["accuracy change"]) == ("0.50", "yes", "+0.00")
+    assert (exact["entropy at 90°"], exact["rises to 45°"], exact["accuracy change"]) == ("0.50", "yes", "0.00")
 
 
 def test_corruption() -> None:
@@ -143,7 +143,7 @@ def test_statements_follow_the_numbers() -> None:
     assert f"appears on the same weights (40.0 -> 90.0 by {EXACT})" in said
     assert "to circuit, log-likelihood (0.250)" in said
     assert f"rises with every step to 45 degrees by {EXACT} and does not always rise to 45 degrees by {ALONE}" in said
-    assert f"for 1 of 3 by {EXACT}; 12 were aimed at." in said
+    assert f"for 1 of 3 by circuit, {EXACT}; 12 were aimed at." in said
     assert "frost (90 -> 80 -> 40), brightness (90 -> 80 -> 40); in brackets the accuracy" in said
     assert statements([]) == []
     no_gain = ood("circuit", ALONE, 0, 0.9) + ood("circuit", EXACT, 0, 0.8)

@@ -10,7 +10,15 @@ from typing import Any
 from socratic.experiments.reporting.figures import drawings
 from socratic.experiments.reporting.sections import SECTIONS, tables_of
 from socratic.experiments.reporting.statements import statements
-from socratic.experiments.reporting.summaries import Record, distinct, read_folder, select, set_title, unique
+from socratic.experiments.reporting.summaries import (
+    Record,
+    check_apart,
+    distinct,
+    read_folder,
+    select,
+    set_title,
+    unique,
+)
 from socratic.experiments.reporting.tables import Table, accuracy_table, recipes_table, runs_table, trains_of
 from socratic.files import replacing
 from socratic.pages import save_figure
@@ -52,6 +60,7 @@ def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, 
 def write_markdown(folders: Sequence[Path], path: Path) -> list[Path]:
     """Write the page on the results in ``folders`` to ``path``, its figures beside it, and return the files."""
     found = [read_folder(folder) for folder in folders]
+    check_apart(dict(zip(folders, (one for one, _ in found), strict=True)))
     records = unique(record for one, _ in found for record in one)
     images = path.parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
@@ -76,6 +85,7 @@ def _origin(records: Sequence[Record], settings: Sequence[Mapping[str, Any]]) ->
     ]
     if len(seeds) > 1:
         lines.append("Numbers with ± are means over seeds and half the range, (largest - smallest) / 2.")
+    lines.append("Times are those of the runs, which may have shared the device; `benchmarks/` measures speed.")
     if any(settings):
         lines.append("The settings stand at the end.")
     yield "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,20 @@ def read_folder(folder: Path) -> tuple[list[Record], Record]:
     settings = folder / SETTINGS
     found = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
     return unique(read_records(folder)), found
+
+
+def check_apart(folders: Mapping[Path, Sequence[Record]]) -> None:
+    """Raise if two folders hold the same experiment on the same set: their records would be taken for each other's."""
+    owner: dict[tuple[Any, Any], Path] = {}
+    for folder, records in folders.items():
+        for names in {
+            (one.get("experiment"), one.get("train")) for one in records if one.get("experiment") != "training"
+        }:
+            if owner.setdefault(names, folder) != folder:
+                raise ValueError(
+                    f"{owner[names]} and {folder} both hold {names[0]!r} on {names[1]!r}, of other settings; report on "
+                    "them one at a time"
+                )
 
 
 def unique(records: Iterable[Record]) -> list[Record]:
