@@ -112,7 +112,7 @@ def closeness(
     device: Device = None,
     report: Report = True,
 ) -> None:
-    """Single-pass estimates against a thousand passes of Monte Carlo dropout."""
+    """Single-pass estimates against 2,000 passes of Monte Carlo dropout."""
     run("closeness", locals())
 
 

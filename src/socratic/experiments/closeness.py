@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from socratic.experiments.circuits import CircuitModel
@@ -22,6 +23,7 @@ from socratic.experiments.workbench import Workbench
 from socratic.inference.moments import MASK_KINDS
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
+from socratic.uncertainty.metrics import auroc
 
 Estimate = Callable[[CircuitModel, Tensor, str], Posterior]
 
@@ -34,11 +36,11 @@ ESTIMATES: dict[str, Estimate] = {
 
 LADDER = (3, 10, 30, 100, 300)
 """Passes of the Monte Carlo estimates that errors are compared with."""
-N_REFERENCE = 1000
+N_REFERENCE = 2000
 _N_ROWS = 1000
 _N_SETS = 3
 """Sets of passes that the error of a rung is the mean of."""
-ERRORS = ("mean", "entropy", "std")
+ERRORS = ("mean", "entropy", "std", "information")
 
 
 def run_closeness(bench: Workbench, records: Records, models: Sequence[str] | None, seeds: Sequence[int]) -> None:
@@ -46,7 +48,7 @@ def run_closeness(bench: Workbench, records: Records, models: Sequence[str] | No
     for task, model, training in bench.models(bench.plan(models, seeds, circuits_only=True)):
         records.append(training)
         assert isinstance(model, CircuitModel)
-        rows = _rows(bench, model)
+        rows, n_known = _rows(bench, model)
         names = {"experiment": "closeness", **task.names(bench.settings.train)}
         steps = len(MASK_KINDS) * (len(LADDER) + len(ESTIMATES))
         with bench.watch.stage(f"{task.model}, seed {task.seed}: closeness", steps):
@@ -54,12 +56,12 @@ def run_closeness(bench: Workbench, records: Records, models: Sequence[str] | No
                 wanted = [f"Monte Carlo, {n} passes" for n in LADDER] + list(ESTIMATES)
                 if all({**names, "masks": masks, "method": label} in records for label in wanted):
                     continue
-                for record in _compare(bench, model, rows, masks):
+                for record in _compare(bench, model, rows, n_known, masks):
                     records.append({**names, "masks": masks, **record})
 
 
-def _rows(bench: Workbench, model: CircuitModel) -> Tensor:
-    """Rows (N, V): half of them known images, the others from the unknown sets in equal parts."""
+def _rows(bench: Workbench, model: CircuitModel) -> tuple[Tensor, int]:
+    """Rows (N, V), and how many of them, the first, are known images: half, if there are unknown sets."""
     sets = [bench.test, *bench.unknown]
     shares = [1.0] if len(sets) == 1 else [0.5, *(0.5 / len(bench.unknown) for _ in bench.unknown)]
     parts = []
@@ -67,10 +69,10 @@ def _rows(bench: Workbench, model: CircuitModel) -> Tensor:
         n = min(len(images), int(share * _N_ROWS))
         some = images.take(np.linspace(0, len(images) - 1, n).astype(int))
         parts.append(model.rows(some.images, bench.settings.normalise))
-    return torch.cat(parts)
+    return torch.cat(parts), len(parts[0])
 
 
-def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) -> list[dict[str, object]]:
+def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, n_known: int, masks: str) -> list[dict[str, object]]:
     """Records of the ladder and of all estimates for one kind of masks."""
     shared = {"n": len(rows), "reference_passes": N_REFERENCE, "inference_dropout": model.dropout}
 
@@ -85,13 +87,18 @@ def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) ->
             seed=seed,
         )
 
-    def measured(estimate: Callable[[], Posterior]) -> tuple[dict[str, float], float]:
+    def measured(estimate: Callable[[], Posterior]) -> tuple[dict[str, float], dict[str, float | None]]:
+        """Errors, and what else is told of an estimate."""
         start = time.perf_counter()
         posterior = estimate()
-        float(posterior.entropy.sum())  # waits for a GPU
-        return errors(posterior, reference), 1000.0 * (time.perf_counter() - start) / len(rows)
+        entropy = posterior.entropy.double().cpu().numpy()
+        told: dict[str, float | None] = {"seconds_per_1000": 1000.0 * (time.perf_counter() - start) / len(rows)}
+        told["rank_correlation"] = rank_correlation(entropy, reference.entropy.double().cpu().numpy())
+        unknown = entropy[n_known:]
+        told["auroc"] = auroc(entropy[:n_known], unknown) if len(unknown) else None
+        return errors(posterior, reference), told
 
-    def rung(n_passes: int) -> tuple[dict[str, float], float]:
+    def rung(n_passes: int) -> tuple[dict[str, float], dict[str, float | None]]:
         """The mean error over some sets of passes: one draw of masks is the same for all rows."""
         found = [measured(partial(sampled, n_passes, seed=n_passes + 10000 * set_)) for set_ in range(_N_SETS)]
         return {name: float(np.mean([part[name] for part, _ in found])) for name in ERRORS}, found[0][1]
@@ -100,15 +107,15 @@ def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) ->
     found: list[dict[str, object]] = []
     ladder: dict[int, dict[str, float]] = {}
     for n_passes in LADDER:
-        ladder[n_passes], seconds = rung(n_passes)
+        ladder[n_passes], told = rung(n_passes)
         own = {f"equivalent_{name}": float(n_passes) for name in ERRORS}
-        names = {"method": f"Monte Carlo, {n_passes} passes", "n_passes": n_passes, "seconds_per_1000": seconds}
-        found.append({**names, **shared, **_prefixed(ladder[n_passes]), **own})
+        names = {"method": f"Monte Carlo, {n_passes} passes", "n_passes": n_passes}
+        found.append({**names, **told, **shared, **_prefixed(ladder[n_passes]), **own})
         bench.watch.step(f"{n_passes} passes")
     for label, estimate in ESTIMATES.items():
-        distance, seconds = measured(partial(estimate, model, rows, masks))
+        distance, told = measured(partial(estimate, model, rows, masks))
         passes = {f"equivalent_{name}": equivalent_passes(distance[name], ladder, name) for name in ERRORS}
-        found.append({"method": label, "seconds_per_1000": seconds, **shared, **_prefixed(distance), **passes})
+        found.append({"method": label, **told, **shared, **_prefixed(distance), **passes})
         bench.watch.step(label)
     return found
 
@@ -116,15 +123,24 @@ def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, masks: str) ->
 def errors(posterior: Posterior, reference: Posterior) -> dict[str, float]:
     """Mean distances over rows.
 
-    Half the L1 distance of the mean posteriors, and the absolute differences of the entropies and of the standard
-    deviations of the reference's most probable class.
+    Half the L1 distance of the mean posteriors, and the absolute differences of the entropies, of the mutual
+    informations, and of the standard deviations of the reference's most probable class.
     """
     top = reference.mean.argmax(1, keepdim=True)
     return {
         "mean": float((posterior.mean - reference.mean).abs().sum(1).mean() / 2),
         "entropy": float((posterior.entropy - reference.entropy).abs().mean()),
         "std": float((posterior.std - reference.std).gather(1, top).abs().mean()),
+        "information": float((posterior.mutual_information - reference.mutual_information).abs().mean()),
     }
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Spearman's correlation of two scores (N,); None where one of them is constant."""
+    ranks = [np.unique(scores, return_inverse=True)[1] for scores in (first, second)]
+    if min(ranks[0].max(initial=0), ranks[1].max(initial=0)) == 0:
+        return None
+    return float(spearmanr(first, second).statistic)
 
 
 def equivalent_passes(error: float, ladder: Mapping[int, Mapping[str, float]], name: str) -> float:

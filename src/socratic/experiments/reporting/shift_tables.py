@@ -30,6 +30,7 @@ from socratic.experiments.reporting.tables import Table
 
 _ANGLES = (0, 15, 30, 45, 60, 90)
 _ACCURACY = ("accuracy at 0, %", "at 3, %", "at 5, %")
+_ESTIMATED = ("mean", "entropy", "std", "information")
 FOLLOWS = 0.9
 """From this rank correlation on, entropy is said to follow the severity."""
 
@@ -138,18 +139,20 @@ def closeness_table(records: Sequence[Record], train: str) -> Table:
             here = select(found, model=model, masks=masks)
             for series in series_of(here):
                 one = of(here, series)
-                errors = [show(over_seeds(one, f"error_{what}"), 4) for what in ("mean", "entropy", "std")]
-                passes = [show(over_seeds(one, f"equivalent_{what}"), 0) for what in ("mean", "entropy", "std")]
+                errors = [show(over_seeds(one, f"error_{what}"), 4) for what in _ESTIMATED]
+                passes = [show(over_seeds(one, f"equivalent_{what}"), 0) for what in _ESTIMATED]
+                others = [show(over_seeds(one, what), 3) for what in ("rank_correlation", "auroc")]
                 seconds = show(over_seeds(one, "seconds_per_1000"), 2)
-                rows.append([model, masks, series[1], *errors, *passes, seconds])
-    headings = ["model", "masks", "method", "error of mean", "of entropy", "of std", "passes, mean", "passes, entropy"]
+                rows.append([model, masks, series[1], *errors, *passes, *others, seconds])
+    errors = [f"error of {what}" for what in _ESTIMATED]
+    passes = [f"passes, {what}" for what in _ESTIMATED]
+    headings = ["model", "masks", "method", *errors, *passes, "rank correlation", "AUROC", "s per 1,000"]
     counts = distinct(found, "reference_passes")
     note = (
         f"Against Monte Carlo dropout with {' or '.join(f'{count:,}' for count in counts) or 'many'} passes. Error of "
-        "the mean: half the sum of absolute differences of the class probabilities. Passes: Monte Carlo with so many "
-        "comes as close."
+        "the mean: half the sum of absolute differences of the class probabilities; information: the mutual one. "
+        "Passes: Monte Carlo with so many comes as close. Rank correlation, AUROC: of the entropy."
     )
-    headings = [*headings, "passes, std", "s per 1,000"]
     return Table(f"Closeness: {set_title(train)}", headings, rows, 3, note).trimmed()
 
 
