@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -66,6 +67,13 @@ def launch(*arguments: object) -> subprocess.Popen[str]:
 def finished(process: subprocess.Popen[str]) -> Outcome:
     out, err = process.communicate(timeout=300)
     return Outcome(process.returncode, out, err)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts() -> None:
+    """Let programs that are started notice interrupts: what runs in the background inherits that they are ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
