@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from socratic.estimators import load_classifier as load_classifier
     from socratic.inference import Moments as Moments
     from socratic.inference import Posterior as Posterior
+    from socratic.inference import dropout_posterior as dropout_posterior
     from socratic.inference import log_likelihood as log_likelihood
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
@@ -47,6 +48,7 @@ _HOMES = {
     "socratic.inference": (
         "Moments",
         "Posterior",
+        "dropout_posterior",
         "log_likelihood",
         "monte_carlo_dropout",
         "sample_log_likelihoods",

@@ -17,6 +17,7 @@ CIRCUIT_METHODS = [
     "TDI independent (as published)",
     "TDI exact, edge masks",
     "TDI exact, unit masks",
+    "log moments, unit masks",
     "Monte Carlo dropout, 5 passes",
     "log-likelihood",
     "combined detector",
@@ -56,7 +57,7 @@ def test_dropout_rates(bench: Workbench, records: Records) -> None:
     found = [record for record in read_records(records.folder) if record["experiment"] == "sweep"]
     assert {record["dropout"] for record in found} == set(DROPOUT_RATES)
     assert {record["seed"] for record in found} == {0}
-    assert len(found) == 2 * 4 * len(DROPOUT_RATES)
+    assert len(found) == 2 * 5 * len(DROPOUT_RATES)
     entropies = [
         record["entropy"]
         for record in found

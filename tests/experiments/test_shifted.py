@@ -21,7 +21,7 @@ def test_rotation(bench: Workbench, records: Records) -> None:
     assert alone[0]["refused"] <= 0.05
     assert alone[-1]["accuracy"] < alone[0]["accuracy"]
     assert alone[9]["auroc"] > 0.55
-    assert len(found) == len(ANGLES) * (7 + 2)
+    assert len(found) == len(ANGLES) * (8 + 2)
 
 
 def test_corruption(bench: Workbench, records: Records) -> None:

@@ -21,8 +21,9 @@ from socratic.experiments.pixels import Augmentation, PixelScaler
 from socratic.experiments.settings import CircuitRecipe
 from socratic.families import Gaussian
 from socratic.inference.likelihood import log_likelihood
-from socratic.inference.moments import tdi
+from socratic.inference.moments import MaskKind, tdi
 from socratic.inference.posterior import Posterior
+from socratic.inference.posterior_methods import dropout_posterior
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, Rows, TrainingSettings
@@ -76,6 +77,13 @@ class CircuitModel:
         """The posterior (N, C) by tractable dropout inference."""
         moments = tdi(self.circuit, rows, dropout=options.pop("dropout", self.dropout), **options)
         return moments.posterior(torch.exp(self.log_prior))
+
+    @torch.no_grad()
+    def log_moments(self, rows: Tensor, masks: MaskKind = "unit") -> Posterior:
+        """The posterior (N, C) by log-moment propagation."""
+        prior = torch.exp(self.log_prior)
+        options: dict[str, Any] = {"dropout": self.dropout, "masks": masks, "class_prior": prior}
+        return dropout_posterior(self.circuit, rows, method="log-moments", **options)
 
     def scores(self, rows: Tensor) -> Scores:
         """What the detector combines, for rows (N, V)."""

@@ -20,17 +20,18 @@ from socratic.experiments.circuits import CircuitModel
 from socratic.experiments.methods import plain_posterior
 from socratic.experiments.records import Records
 from socratic.experiments.workbench import Workbench
-from socratic.inference.moments import MASK_KINDS
+from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
 from socratic.uncertainty.metrics import auroc
 
-Estimate = Callable[[CircuitModel, Tensor, str], Posterior]
+Estimate = Callable[[CircuitModel, Tensor, MaskKind], Posterior]
 
 ESTIMATES: dict[str, Estimate] = {
     "circuit alone": lambda model, rows, _: plain_posterior(model.log_joint(rows)),
     "TDI independent (as published)": lambda model, rows, masks: model.tdi(rows, masks=masks, covariance="independent"),
     "TDI exact": lambda model, rows, masks: model.tdi(rows, masks=masks),
+    "log moments": lambda model, rows, masks: model.log_moments(rows, masks=masks),
 }
 """From a model, rows (N, V) and a kind of masks to the posterior."""
 
@@ -72,7 +73,9 @@ def _rows(bench: Workbench, model: CircuitModel) -> tuple[Tensor, int]:
     return torch.cat(parts), len(parts[0])
 
 
-def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, n_known: int, masks: str) -> list[dict[str, object]]:
+def _compare(
+    bench: Workbench, model: CircuitModel, rows: Tensor, n_known: int, masks: MaskKind
+) -> list[dict[str, object]]:
     """Records of the ladder and of all estimates for one kind of masks."""
     shared = {"n": len(rows), "reference_passes": N_REFERENCE, "inference_dropout": model.dropout}
 
@@ -81,7 +84,7 @@ def _compare(bench: Workbench, model: CircuitModel, rows: Tensor, n_known: int, 
             model.circuit,
             rows,
             dropout=model.dropout,
-            masks=masks,  # type: ignore[arg-type]
+            masks=masks,
             n_passes=n_passes,
             class_prior=torch.exp(model.log_prior),
             seed=seed,

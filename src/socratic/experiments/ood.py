@@ -40,7 +40,7 @@ def run_sweep(bench: Workbench, records: Records, models: Sequence[str] | None, 
 
 def _sweep(bench: Workbench, records: Records, task: Task, model: CircuitModel) -> None:
     for label, method in methods_for(model, bench.settings.n_passes).items():
-        if label.startswith(("TDI", "Monte Carlo")):
+        if label.startswith(("TDI", "log moments", "Monte Carlo")):
             names = {"experiment": "sweep", **task.names(bench.settings.train), "dropout": model.dropout}
             _ask(bench, records, model, method, {**names, "method": label}, detailed=False)
 

@@ -4,10 +4,12 @@ from socratic.inference.likelihood import log_likelihood, training_log_likelihoo
 from socratic.inference.moments import Moments, tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
 from socratic.inference.posterior import Posterior
+from socratic.inference.posterior_methods import dropout_posterior
 
 __all__ = [
     "Moments",
     "Posterior",
+    "dropout_posterior",
     "log_likelihood",
     "monte_carlo_dropout",
     "sample_log_likelihoods",

@@ -1,0 +1,108 @@
+"""The class posterior from the log-moments of the class roots, by quadrature."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from socratic.inference.log_moments.algebra import LogMoments
+from socratic.inference.log_moments.masks import shared_mask_atoms, two_states
+from socratic.inference.log_moments.points import covariance_root, uniform_points
+from socratic.inference.moments import MaskKind
+from socratic.inference.posterior import Posterior, class_shares, entropy
+from socratic.numerics import finite_or_zero, log_or_dead, sqrt_or_zero
+
+N_POINTS = 512
+"""Points of the quadrature over the class roots, half of them mirror images of the others."""
+
+_BLOCK = 2**19
+"""Log-likelihoods that are evaluated at a time."""
+
+
+def root_quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: MaskKind) -> Posterior:
+    """Posterior from the log-likelihoods of the repetitions; see :func:`quadrature`. Some rows at a time."""
+    n_repetitions, n_rows, n_classes = roots.log_mean.shape
+    size = max(1, _BLOCK // (N_POINTS * n_repetitions * n_classes))
+    blocks = [slice(first, first + size) for first in range(0, max(n_rows, 1), size)]
+    return Posterior.concatenate(
+        [quadrature(roots.cut(slice(None), rows), log_prior, dropout, masks) for rows in blocks]
+    )
+
+
+def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: MaskKind) -> Posterior:
+    """Posterior from the log-likelihoods of the repetitions, which are independent.
+
+    In repetition r ``(log S_rc)_c ~ N(mu_r, V_r)``, moved by the atoms of the roots' own masks if they have any, and
+    a repetition is left with its probability of being alive. The mean of
+    ``f = softmax_c(log prior_c + logsumexp_r log S_rc)`` and the like are taken over fixed points.
+
+    Parameters
+    ----------
+    roots : LogMoments
+        Of R folds, the repetitions.
+    log_prior : (C,)
+    dropout, masks
+        Of the class roots' own masks.
+    """
+    n_repetitions, _, n_classes = roots.log_mean.shape
+    like = roots.log_scale
+    cube = uniform_points(N_POINTS, n_repetitions * (2 * n_classes + 1)).to(like)
+    # The first dimensions of the sequence, the most even ones, go to the common shifts of the repetitions.
+    cube = cube.view(N_POINTS, 2 * n_classes + 1, n_repetitions).permute(2, 0, 1)  # (R, P, 2 C + 1)
+    normal, coin = torch.special.ndtri(cube[..., :n_classes]), cube[..., n_classes:]
+    log_mean = roots.log_mean + (roots.log_scale - roots.log_scale.amax(0, keepdim=True)).unsqueeze(-1)
+    covariance, log_values = roots.covariance, log_mean.unsqueeze(2)  # (R, N, 1, C)
+    if roots.shares is not None and roots.rest is not None:
+        moved, residual = own_mask_points(roots.shares, roots.rest, coin[..., 1:], dropout, masks)
+        log_values = log_values + moved
+        covariance = residual if covariance is None else covariance + residual
+    if covariance is not None:
+        log_values = log_values + normal.unsqueeze(1) @ covariance_root(covariance).mT  # (R, N, P, C)
+    left = coin[..., 0].unsqueeze(1) <= roots.alive.unsqueeze(-1)  # (R, N, P)
+    log_values = log_values.masked_fill(~left.unsqueeze(-1), -torch.inf)
+    top = finite_or_zero(log_values.detach().amax(0).amax(-1, keepdim=True))  # (N, P, 1)
+    log_joint = log_or_dead(torch.exp(log_values - top).sum(0)) + log_prior.to(like)
+    share = class_shares(log_joint, log_prior.to(like))
+    alive = (log_joint.detach() > -torch.inf).any(-1)
+    return _summarise(share, alive, (1.0 - roots.alive).prod(0), log_prior)
+
+
+def own_mask_points(
+    shares: Tensor, rest: Tensor, coin: Tensor, dropout: float, masks: MaskKind
+) -> tuple[Tensor, Tensor]:
+    """Log factors (R, N, P, C) of the roots' own masks at points, and the covariance (R, N, C, C) left to a Gaussian.
+
+    Parameters
+    ----------
+    shares, rest : (R, N, M, C), (R, N, C)
+        See :func:`~socratic.inference.log_moments.masks.top_shares`.
+    coin : (R, P, C)
+        Uniform points that choose the atoms: one for the whole repetition, or one for each class.
+    """
+    if masks == "edge":
+        two = two_states(shares, rest, dropout)
+        fallen = coin.unsqueeze(1) < dropout
+        moved = torch.where(fallen, two.log_fallen.unsqueeze(2), two.log_kept.unsqueeze(2))
+        return moved - 0.5 * two.residual.unsqueeze(2), torch.diag_embed(two.residual)
+    atoms = shared_mask_atoms(shares, rest, torch.ones_like(rest), dropout)
+    bounds = atoms.probability.cumsum(-1)[..., :-1]  # (R, N, k - 1)
+    place = (coin[..., 0].view(len(coin), 1, -1, 1) > bounds.unsqueeze(2)).sum(-1)  # (R, N, P)
+    index = place.unsqueeze(-1).expand(*place.shape, shares.shape[-1])
+    variance = atoms.residual.diagonal(dim1=-2, dim2=-1)
+    return atoms.log_factor.gather(2, index) - 0.5 * variance.unsqueeze(2), atoms.residual
+
+
+def _summarise(share: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:
+    """Moments of posteriors (N, P, C) over the points (N, P) in which a class is alive."""
+    dtype = log_prior.dtype
+    count = alive.sum(-1, keepdim=True).to(share.dtype)  # (N, 1)
+    weight = (alive / count.clamp_min(1.0)).unsqueeze(-1)
+    mean = torch.where(count > 0, (weight * share).sum(1), torch.exp(log_prior).to(share.dtype))
+    centred = share - mean.unsqueeze(1)
+    std = sqrt_or_zero((weight * centred * centred).sum(1))
+    total_entropy = entropy(mean)
+    within = (weight.squeeze(-1) * entropy(share)).sum(1)
+    information = (total_entropy - within).clamp_min(0.0) * (count.squeeze(-1) > 0)
+    return Posterior(
+        mean.to(dtype), std.to(dtype), total_entropy.to(dtype), information.to(dtype), dead.to(dtype), "log-moments"
+    )

@@ -1,0 +1,118 @@
+"""The class posterior over dropout masks: one question, several ways to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.errors import check_choice, check_count, check_rate
+from socratic.inference.leaf_uncertainty import LeafUncertainty
+from socratic.inference.log_moments import log_moment_posterior
+from socratic.inference.moments import MASK_KINDS, MaskKind, tdi
+from socratic.inference.monte_carlo import monte_carlo_dropout
+from socratic.inference.posterior import Posterior, log_class_prior
+from socratic.inference.rows import check_rows
+
+PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
+POSTERIOR_METHODS: tuple[PosteriorMethod, ...] = ("auto", "log-moments", "expansion", "monte-carlo")
+
+
+def dropout_posterior(
+    circuit: Circuit,
+    x: Any,
+    *,
+    dropout: float = 0.2,
+    masks: MaskKind = "unit",
+    method: PosteriorMethod = "auto",
+    class_prior: Sequence[float] | Tensor | None = None,
+    root_dropout: bool = False,
+    n_passes: int = 100,
+    seed: int = 0,
+    leaf_variance: float | Tensor | None = None,
+    leaf_covariance: Tensor | None = None,
+    chunk_size: int | None = None,
+) -> Posterior:
+    """Mean, deviation and entropy of the class posterior over all dropout masks.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    x : array-like (N, V)
+        Rows; NaN is a missing value.
+    dropout : float
+        Probability of dropping a child from a sum, in [0, 1).
+    masks : {"unit", "edge"}
+        One mask for each child, shared by all sums of its region (what dropout in a layer does), or one for each
+        edge of each sum.
+    method : {"auto", "log-moments", "expansion", "monte-carlo"}
+        ``"log-moments"``: one deterministic pass that propagates mean and covariance of the log-likelihoods; rows on
+        which a first, cheap pass is far from linear (sharp circuits) take a second, more careful one.
+        ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good
+        only where no single child holds much of a sum. ``"monte-carlo"``: ``n_passes`` sampled masks.
+        ``"auto"``: log-moments.
+    class_prior : (C,), optional
+        Prior class probabilities; uniform by default.
+    root_dropout : bool
+        Whether the class roots drop children too.
+    n_passes, seed : int
+        Number and seed of the sampled masks, for ``"monte-carlo"``.
+    leaf_variance, leaf_covariance : optional
+        Prior uncertainty of the leaves, as in :func:`~socratic.tdi`; not for ``"monte-carlo"``.
+    chunk_size : int, optional
+        Rows evaluated at a time; by default as many as a bounded memory holds.
+
+    Returns
+    -------
+    Posterior
+        Its ``method`` says which way was taken.
+    """
+    dropout = check_rate("dropout", dropout)
+    check_choice("masks", masks, MASK_KINDS)
+    check_choice("method", method, POSTERIOR_METHODS)
+    check_count("n_passes", n_passes)
+    check_count("seed", seed, minimum=0)
+    rows = check_rows(circuit, x)
+    log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
+    leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
+    if method == "monte-carlo":
+        if leaf_uncertainty.relative is not None:
+            raise ValueError(
+                "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
+                "method='log-moments' or 'expansion'"
+            )
+        return monte_carlo_dropout(
+            circuit,
+            rows,
+            dropout=dropout,
+            masks=masks,
+            n_passes=n_passes,
+            root_dropout=root_dropout,
+            class_prior=class_prior,
+            seed=seed,
+            chunk_size=chunk_size,
+        )
+    if method == "expansion":
+        moments = tdi(
+            circuit,
+            rows,
+            dropout=dropout,
+            masks=masks,
+            root_dropout=root_dropout,
+            leaf_variance=leaf_variance,
+            leaf_covariance=leaf_covariance,
+            chunk_size=chunk_size,
+        )
+        return moments.posterior(class_prior)
+    return log_moment_posterior(
+        circuit,
+        rows,
+        log_prior,
+        dropout=dropout,
+        masks=masks,
+        root_dropout=root_dropout,
+        leaf_uncertainty=leaf_uncertainty,
+        chunk_size=chunk_size,
+    )
