@@ -6,6 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Numbers drawn without a generator are the same whichever tests ran before."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
