@@ -163,7 +163,9 @@ def save_figure(figure: Any, folder: Path, name: str, kinds: Sequence[str] = ("p
     for kind in kinds:
         path = folder / f"{name}.{kind}"
         # Neither dates nor random names in the files: the same results give the same bytes.
-        metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+        metadata: dict[str, Any] = (
+            {"Date": None, "Creator": None, "Format": None, "Type": None} if kind == "svg" else {"Software": None}
+        )
         with replacing(path) as draft, rc_context({"svg.hashsalt": "socratic"}):
             figure.savefig(draft, format=kind, dpi=150, metadata=metadata)
         written.append(path)
