@@ -8,6 +8,7 @@ import torch
 
 import socratic
 from socratic import numerics
+from tests.inference.circuits import peaky_circuit
 from tests.oracles import count_masks, enumerate_masks, topological
 
 # (features, depth, repetitions, sums, leaves, classes, product)
@@ -32,21 +33,7 @@ MAX_MASKS = 20
 
 
 def build(case: str, seed: int = 0) -> socratic.Circuit:
-    features, depth, repetitions, sums, leaves, classes, product = CASES[case]
-    circuit = socratic.rat_spn(
-        features,
-        classes,
-        n_sums=sums,
-        n_leaves=leaves,
-        depth=depth,
-        n_repetitions=repetitions,
-        product=product,
-        seed=seed,
-    ).double()
-    with torch.no_grad():  # peakier than at the start, as after training
-        for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
-            layer.logits.mul_(2.0)
-    return circuit
+    return peaky_circuit(CASES[case], seed)
 
 
 def enumerable() -> list[tuple[str, str, bool]]:

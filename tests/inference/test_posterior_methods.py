@@ -12,6 +12,7 @@ import socratic
 from socratic.inference.log_moments import algebra, query
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.structure.region_graph import Partition, Region, RegionGraph
+from tests.inference.circuits import peaky_circuit
 from tests.oracles import count_masks, enumerate_masks, topological
 
 # (features, depth, repetitions, sums, leaves, classes, product)
@@ -36,21 +37,7 @@ PRIOR = [0.5, 0.3, 0.2]
 
 
 def build(shape: str, seed: int = 0, peak: float = 3.0, dtype: torch.dtype = torch.float64) -> socratic.Circuit:
-    features, depth, repetitions, sums, leaves, classes, product = SHAPES[shape]
-    circuit = socratic.rat_spn(
-        features,
-        classes,
-        n_sums=sums,
-        n_leaves=leaves,
-        depth=depth,
-        n_repetitions=repetitions,
-        product=product,
-        seed=seed,
-    ).to(dtype)
-    with torch.no_grad():  # peaky, as after training
-        for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
-            layer.logits.mul_(peak)
-    return circuit
+    return peaky_circuit(SHAPES[shape], seed, peak).to(dtype)
 
 
 def rows_for(circuit: socratic.Circuit, n: int, seed: int = 0) -> torch.Tensor:

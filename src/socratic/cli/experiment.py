@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,107 +55,55 @@ Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, ... [auto]")]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Draw figures and the page at the end.")]
 
 
-@app.command(cls=ManyValues)
-def ood(
-    train: Train = None,
-    unknown: Unknown = None,
-    data: Data = None,
-    output: Output = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalise: Normalise = None,
-    n_images: Images = None,
-    n_train: TrainImages = None,
-    n_passes: Passes = None,
-    changes: Changes = None,
-    config: Config = None,
-    device: Device = None,
-    report: Report = True,
-) -> None:
-    """Unknown data: train on one set, meet others. Table 1 and the first figure of the TDI paper."""
-    run("ood", locals())
+OPTIONS: dict[str, Any] = {
+    "train": Train,
+    "unknown": Unknown,
+    "data": Data,
+    "output": Output,
+    "seeds": Seeds,
+    "models": Models,
+    "normalise": Normalise,
+    "n_images": Images,
+    "n_train": TrainImages,
+    "n_passes": Passes,
+    "constants": Constants,
+    "changes": Changes,
+    "config": Config,
+    "device": Device,
+    "report": Report,
+}
+COMMANDS: dict[str, tuple[str, set[str]]] = {
+    "ood": (
+        "Unknown data: train on one set, meet others. Table 1 and the first figure of the TDI paper.",
+        {"constants"},
+    ),
+    "sweep": ("Unknown data again, over rates of dropout.", {"constants"}),
+    "closeness": ("Single-pass estimates against 2,000 passes of Monte Carlo dropout.", {"constants", "n_passes"}),
+    "rotation": ("Perturbed data: images turned from 0 to 90 degrees.", {"constants", "unknown"}),
+    "corruption": ("Corrupted data: 15 corruptions at 5 severities.", {"unknown"}),
+}
+"""What each experiment is, and the options that it has no use for."""
 
 
-@app.command(cls=ManyValues)
-def sweep(
-    train: Train = None,
-    unknown: Unknown = None,
-    data: Data = None,
-    output: Output = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalise: Normalise = None,
-    n_images: Images = None,
-    n_train: TrainImages = None,
-    n_passes: Passes = None,
-    changes: Changes = None,
-    config: Config = None,
-    device: Device = None,
-    report: Report = True,
-) -> None:
-    """Unknown data again, over rates of dropout."""
-    run("sweep", locals())
+def _add(kind: str, text: str, unused: set[str]) -> None:
+    """Add the command of an experiment; Typer reads its options from the signature."""
+
+    def command(**options: Any) -> None:
+        run(kind, options)
+
+    kinds = {name: option for name, option in OPTIONS.items() if name not in unused}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=name == "report" or None, annotation=option)
+        for name, option in kinds.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = kinds
+    command.__doc__ = text
+    app.command(name=kind, cls=ManyValues)(command)
 
 
-@app.command(cls=ManyValues)
-def closeness(
-    train: Train = None,
-    unknown: Unknown = None,
-    data: Data = None,
-    output: Output = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalise: Normalise = None,
-    n_images: Images = None,
-    n_train: TrainImages = None,
-    changes: Changes = None,
-    config: Config = None,
-    device: Device = None,
-    report: Report = True,
-) -> None:
-    """Single-pass estimates against 2,000 passes of Monte Carlo dropout."""
-    run("closeness", locals())
-
-
-@app.command(cls=ManyValues)
-def rotation(
-    train: Train = None,
-    data: Data = None,
-    output: Output = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalise: Normalise = None,
-    n_images: Images = None,
-    n_train: TrainImages = None,
-    n_passes: Passes = None,
-    changes: Changes = None,
-    config: Config = None,
-    device: Device = None,
-    report: Report = True,
-) -> None:
-    """Perturbed data: images turned from 0 to 90 degrees."""
-    run("rotation", locals())
-
-
-@app.command(cls=ManyValues)
-def corruption(
-    train: Train = None,
-    data: Data = None,
-    output: Output = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalise: Normalise = None,
-    n_images: Images = None,
-    n_train: TrainImages = None,
-    n_passes: Passes = None,
-    constants: Constants = None,
-    changes: Changes = None,
-    config: Config = None,
-    device: Device = None,
-    report: Report = True,
-) -> None:
-    """Corrupted data: 15 corruptions at 5 severities."""
-    run("corruption", locals())
+for _kind, (_text, _unused) in COMMANDS.items():
+    _add(_kind, _text, _unused)
 
 
 @app.command(name="report")

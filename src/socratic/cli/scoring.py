@@ -65,13 +65,11 @@ def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> Cir
 
 def check_device(device: str) -> None:
     """Raise unless torch can compute on the device."""
-    import torch
+    from socratic.estimators.building import choose_device
 
-    if device == "auto":
-        return
     try:
-        torch.zeros(1, device=device)
-    except (AssertionError, NotImplementedError, RuntimeError):
+        choose_device(device)
+    except ValueError:
         raise UserError(f"--device {device} is not available here; use auto or cpu") from None
 
 
