@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import socratic
-from socratic.inference.log_moments import algebra, query
+from socratic.inference import posterior_methods
+from socratic.inference.leaf_uncertainty import LeafUncertainty
+from socratic.inference.log_moments import algebra, log_moment_posterior
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.structure.region_graph import Partition, Region, RegionGraph
 from tests.inference.circuits import peaky_circuit
@@ -99,8 +101,9 @@ def test_every_shape_gives_a_distribution_close_to_sampling(shape: str, root_dro
     settings = {"dropout": 0.2, "masks": masks, "root_dropout": root_dropout}
     found = dropout_posterior(circuit, x, method="log-moments", **settings)
     is_distribution(found)
-    # One child each, and masks of their own: sums of one region die one by one, which is not followed.
-    tolerance = 0.2 if shape == "single-children" else 0.05
+    # One child each, and masks of their own: sums of one region die one by one, which is not followed. And two sums of
+    # two products each: what both sides of a product do together is all there is, and their effects are only added.
+    tolerance = {"single-children": 0.2, "element-wise-deep": 0.08}.get(shape, 0.05)
     sampled = dropout_posterior(circuit, x, method="monte-carlo", n_passes=300, **settings)
     assert float((found.mean - sampled.mean).abs().sum(1).mean() / 2) < tolerance
     if masks == "unit":
@@ -109,25 +112,57 @@ def test_every_shape_gives_a_distribution_close_to_sampling(shape: str, root_dro
 
 @pytest.mark.parametrize("masks", ["unit", "edge"])
 @pytest.mark.parametrize("shape", ["deep", "element-wise-deep", "element-wise-odd", "odd-deep", "no-split"])
-def test_sharp_rows_are_taken_again(shape: str, masks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows above the limit get another answer, the others the same; both are close to sampling."""
+@torch.no_grad()
+def test_sharp_rows_take_balanced_passes(shape: str, masks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows above the limit get the answer of balanced passes, the others that of log-moments."""
     circuit = build(shape, peak=4.0)
     x = rows_for(circuit, 12)
-    settings = {"masks": masks, "root_dropout": True, "leaf_variance": 0.1}
-    monkeypatch.setattr(query, "SHARP_CURVATURE", math.inf)
-    smooth = dropout_posterior(circuit, x, **settings)
-    monkeypatch.setattr(query, "SHARP_CURVATURE", -1.0)
-    sharp = dropout_posterior(circuit, x, **settings)
-    is_distribution(sharp)
-    assert bool(((sharp.mean - smooth.mean).abs().sum(1) > 0).all())
-    assert float((sharp.mean - smooth.mean).detach().abs().sum(1).mean() / 2) < 0.05
-    (sharp.mean[:, 0] + sharp.std.sum(1) + sharp.entropy).sum().backward()
-    assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters())
-    monkeypatch.setattr(query, "SHARP_CURVATURE", 0.02)
-    mixed = dropout_posterior(circuit, x, **settings)
-    again = (mixed.mean - smooth.mean).abs().sum(1) > 1e-12
-    expected = torch.where(again.unsqueeze(1), sharp.mean, smooth.mean)
-    torch.testing.assert_close(mixed.mean, expected)
+    settings = {"masks": masks, "root_dropout": True, "class_prior": [1.0 / circuit.n_classes] * circuit.n_classes}
+    smooth = dropout_posterior(circuit, x, method="log-moments", **settings)
+    passes = {"method": "monte-carlo", "balanced": True, "n_passes": posterior_methods.N_SHARP_PASSES}
+    sampled = dropout_posterior(circuit, x, **passes, **settings)
+    _, curvature = log_moment_posterior(
+        circuit,
+        x,
+        torch.log(torch.tensor(settings["class_prior"], dtype=torch.float64)),
+        dropout=0.2,
+        masks=masks,
+        root_dropout=True,
+        leaf_uncertainty=LeafUncertainty.check(circuit, x, None, None),
+        chunk_size=5,
+    )
+    assert curvature.shape == (12,)
+    middle = float(curvature.median())
+    for limit in (-1.0, middle, math.inf):
+        monkeypatch.setattr(posterior_methods, "SHARP_CURVATURE", limit)
+        found = dropout_posterior(circuit, x, **settings)
+        sharp = (curvature > limit).unsqueeze(1)
+        torch.testing.assert_close(found.mean, torch.where(sharp, sampled.mean, smooth.mean))
+        torch.testing.assert_close(found.std, torch.where(sharp, sampled.std, smooth.std))
+        assert found.method == (posterior_methods.SHARP_METHOD if sharp.any() else "log-moments")
+
+
+def test_the_curvature_tells_sharp_circuits_apart() -> None:
+    x = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
+    curvatures = []
+    for peak in (1.0, 3.0, 9.0):
+        circuit = socratic.rat_spn(64, 3, n_sums=6, n_leaves=6, depth=4, n_repetitions=2)
+        with torch.no_grad():
+            for layer in circuit.inner_layers():
+                layer.logits.mul_(peak)
+        prior = torch.full((3,), -math.log(3))
+        _, curvature = log_moment_posterior(
+            circuit,
+            x,
+            prior,
+            dropout=0.2,
+            masks="unit",
+            root_dropout=False,
+            leaf_uncertainty=LeafUncertainty.check(circuit, x, None, None),
+            chunk_size=None,
+        )
+        curvatures.append(float(curvature.mean()))
+    assert curvatures[0] < curvatures[1] < curvatures[2]
 
 
 @pytest.mark.parametrize("masks", ["unit", "edge"])
@@ -235,8 +270,9 @@ def test_float32_agrees_with_float64(masks: str) -> None:
     for layer in circuit.inner_layers():
         layer.logits.mul_(4.0)
     x = 2.0 * torch.randn(30, 300, generator=torch.Generator().manual_seed(0))
-    single = dropout_posterior(circuit, x, masks=masks, root_dropout=True)
-    double = dropout_posterior(circuit.double(), x, masks=masks, root_dropout=True)
+    settings = {"masks": masks, "root_dropout": True, "method": "log-moments"}
+    single = dropout_posterior(circuit, x, **settings)
+    double = dropout_posterior(circuit.double(), x, **settings)
     torch.testing.assert_close(single.mean.double(), double.mean, atol=2e-3, rtol=0)
     torch.testing.assert_close(single.std.double(), double.std, atol=2e-3, rtol=0)
 
@@ -248,7 +284,7 @@ def test_float32_agrees_with_float64(masks: str) -> None:
 def test_gradients_are_finite(shape: str, dropout: float, masks: str, dtype: torch.dtype) -> None:
     circuit = build(shape, peak=8.0, dtype=dtype)
     x = 5.0 * rows_for(circuit, 6)
-    found = dropout_posterior(circuit, x, dropout=dropout, masks=masks, root_dropout=True)
+    found = dropout_posterior(circuit, x, dropout=dropout, masks=masks, root_dropout=True, method="log-moments")
     (found.mean[:, 0] + found.std.sum(1) + found.entropy + found.mutual_information).sum().backward()
     assert all(torch.isfinite(parameter.grad).all() for parameter in circuit.parameters())
 
@@ -260,7 +296,7 @@ def test_uncertainty_can_be_trained_on() -> None:
     losses = []
     for _ in range(15):
         optimiser.zero_grad()
-        found = dropout_posterior(circuit, x)
+        found = dropout_posterior(circuit, x, method="log-moments")
         loss = found.entropy.mean() + found.std.mean()
         loss.backward()
         optimiser.step()

@@ -21,7 +21,7 @@ from socratic.experiments.pixels import Augmentation, PixelScaler
 from socratic.experiments.settings import CircuitRecipe
 from socratic.families import Gaussian
 from socratic.inference.likelihood import log_likelihood
-from socratic.inference.moments import MaskKind, tdi
+from socratic.inference.moments import tdi
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.learning.gradient import fit_gradient
@@ -79,11 +79,10 @@ class CircuitModel:
         return moments.posterior(torch.exp(self.log_prior))
 
     @torch.no_grad()
-    def log_moments(self, rows: Tensor, masks: MaskKind = "unit") -> Posterior:
-        """The posterior (N, C) by log-moment propagation."""
+    def dropout_posterior(self, rows: Tensor, **options: Any) -> Posterior:
+        """The posterior (N, C) over dropout masks, by log-moment propagation unless another method is named."""
         prior = torch.exp(self.log_prior)
-        options: dict[str, Any] = {"dropout": self.dropout, "masks": masks, "class_prior": prior}
-        return dropout_posterior(self.circuit, rows, method="log-moments", **options)
+        return dropout_posterior(self.circuit, rows, dropout=self.dropout, class_prior=prior, **options)
 
     def scores(self, rows: Tensor) -> Scores:
         """What the detector combines, for rows (N, V)."""

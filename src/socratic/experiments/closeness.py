@@ -23,6 +23,7 @@ from socratic.experiments.workbench import Workbench
 from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
+from socratic.inference.posterior_methods import N_SHARP_PASSES
 from socratic.uncertainty.metrics import auroc
 
 Estimate = Callable[[CircuitModel, Tensor, MaskKind], Posterior]
@@ -31,7 +32,11 @@ ESTIMATES: dict[str, Estimate] = {
     "circuit alone": lambda model, rows, _: plain_posterior(model.log_joint(rows)),
     "TDI independent (as published)": lambda model, rows, masks: model.tdi(rows, masks=masks, covariance="independent"),
     "TDI exact": lambda model, rows, masks: model.tdi(rows, masks=masks),
-    "log moments": lambda model, rows, masks: model.log_moments(rows, masks=masks),
+    "log moments": lambda model, rows, masks: model.dropout_posterior(rows, masks=masks, method="log-moments"),
+    "log moments, balanced passes where sharp": lambda model, rows, masks: model.dropout_posterior(rows, masks=masks),
+    f"Monte Carlo, {N_SHARP_PASSES} balanced passes": lambda model, rows, masks: model.dropout_posterior(
+        rows, masks=masks, method="monte-carlo", balanced=True, n_passes=N_SHARP_PASSES
+    ),
 }
 """From a model, rows (N, V) and a kind of masks to the posterior."""
 

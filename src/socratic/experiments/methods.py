@@ -68,7 +68,7 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
         "TDI independent (as published)": partial(moments, masks="edge", covariance="independent"),
         "TDI exact, edge masks": partial(moments, masks="edge", covariance="exact"),
         "TDI exact, unit masks": partial(moments, masks="unit", covariance="exact"),
-        "log moments, unit masks": lambda rows: Answer.of(model.log_moments(rows)),
+        "log moments, unit masks": lambda rows: Answer.of(model.dropout_posterior(rows)),
         f"Monte Carlo dropout, {n_passes} passes": monte_carlo,
         "log-likelihood": density,
         "combined detector": combined,

@@ -167,7 +167,7 @@ MODELS = tuple(recipes_for((28, 28, 1)))
 """The names of all models, in the order of tables."""
 
 ABLATIONS = ("circuit without dropout", "circuit with noise", "paper's circuit")
-"""Models that are trained with the first seed only."""
+"""Models that are trained with the first seed only, unless they are asked for by name."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Workbench:
         return digest.hexdigest()
 
     def plan(self, models: Sequence[str] | None, seeds: Sequence[int], *, circuits_only: bool = False) -> list[Task]:
-        """The models to ask, each with its seeds; ablations take the first seed only."""
+        """The models to ask, each with its seeds; ablations take the first seed only, unless they are named."""
         recipes = self.settings.recipes(self.shape)
         for name in models or ():
             check_choice("model", name, tuple(recipes))
@@ -153,7 +153,7 @@ class Workbench:
             Task(name, recipe, seed)
             for name, recipe in recipes.items()
             if (not models or name in models) and (isinstance(recipe, CircuitRecipe) or not circuits_only)
-            for seed in dict.fromkeys(seeds[:1] if name in ABLATIONS else seeds)
+            for seed in dict.fromkeys(seeds[:1] if name in ABLATIONS and not models else seeds)
         ]
         if not tasks:
             raise ValueError(f"models must name a circuit here, such as 'circuit'; got {', '.join(models or ())}")

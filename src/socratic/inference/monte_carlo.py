@@ -12,6 +12,7 @@ from socratic.circuit.circuit import Circuit, Weights
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.inference.likelihood import LogValues, MaskedAlgebra
 from socratic.inference.moments import MASK_KINDS, MaskKind
+from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
@@ -27,6 +28,7 @@ def sample_log_likelihoods(
     n_passes: int = 100,
     leaf_dropout: float = 0.0,
     root_dropout: bool = False,
+    balanced: bool = False,
     seed: int = 0,
 ) -> Iterator[Tensor]:
     """Log-likelihoods (N, C) under ``n_passes`` sampled masks, one pass at a time.
@@ -44,7 +46,9 @@ def sample_log_likelihoods(
     def passes() -> Iterator[Tensor]:
         weights = circuit.weights()
         leaves = LogValues.rescale(circuit.leaves.log_density(rows))
-        for _ in range(n_passes):
+        shapes = _mask_shapes(weights, masks, root_dropout)
+        draw = balanced_passes if balanced else independent_passes
+        for dropped in draw(shapes, dropout, n_passes, generator):
             values = leaves
             if leaf_dropout > 0.0:
                 keep = [
@@ -52,8 +56,7 @@ def sample_log_likelihoods(
                     for group in circuit.leaves.leaf_groups()
                 ]
                 values = LogValues.rescale(circuit.leaves.log_density(rows, keep))
-            masked = _mask_weights(weights, dropout, masks, root_dropout, generator)
-            yield walk(circuit, values, masked, MaskedAlgebra()).of_classes(rows.dtype)
+            yield walk(circuit, values, _mask_weights(weights, dropped), MaskedAlgebra()).of_classes(rows.dtype)
 
     return passes()
 
@@ -67,6 +70,7 @@ def monte_carlo_dropout(
     n_passes: int = 100,
     leaf_dropout: float = 0.0,
     root_dropout: bool = False,
+    balanced: bool = False,
     class_prior: Sequence[float] | Tensor | None = None,
     seed: int = 0,
     chunk_size: int | None = None,
@@ -88,6 +92,9 @@ def monte_carlo_dropout(
         Probability of marginalising a univariate leaf.
     root_dropout : bool
         Whether the class roots drop children too.
+    balanced : bool
+        Whether each child is dropped in its share of the passes, as nearly as whole numbers allow, instead of
+        independently in each pass. As fast, and as close to the truth as about twice as many passes.
     class_prior : (C,), optional
         Prior class probabilities; uniform by default.
     seed : int
@@ -113,6 +120,7 @@ def monte_carlo_dropout(
             n_passes=n_passes,
             leaf_dropout=leaf_dropout,
             root_dropout=root_dropout,
+            balanced=balanced,
             seed=seed,
         )
         return summarise_passes((log_value + log_prior for log_value in passes), log_prior)
@@ -121,18 +129,21 @@ def monte_carlo_dropout(
     return Posterior.concatenate(map_chunks(query, len(rows), size))
 
 
-def _mask_weights(
-    weights: Weights, dropout: float, masks: MaskKind, root_dropout: bool, generator: torch.Generator
-) -> Weights:
-    """Drop children from sums by zeroing their weights: of each edge, or of all sums of a region alike."""
+def _mask_shapes(weights: Weights, masks: MaskKind, root_dropout: bool) -> list[tuple[int, int, int]]:
+    """Shapes of the masks: of each edge, or of all sums of a region alike."""
+    layers = [*weights.layers, *(weights.roots if root_dropout else [])]
+    return [(len(layer), layer.shape[1] if masks == "edge" else 1, layer.shape[2]) for layer in layers]
 
-    def masked(layer: Tensor) -> Tensor:
-        n_folds, n_sums, n_children = layer.shape
-        shape = (n_folds, n_sums if masks == "edge" else 1, n_children)
-        return layer.masked_fill(draw_dropped(shape, dropout, generator), 0.0)
 
-    roots = [masked(layer) for layer in weights.roots] if root_dropout else weights.roots
-    return Weights([masked(layer) for layer in weights.layers], roots)
+def _mask_weights(weights: Weights, dropped: list[Tensor]) -> Weights:
+    """Drop children from sums by zeroing their weights; the roots keep theirs if there are no masks for them."""
+    n_layers = len(weights.layers)
+    layers = [layer.masked_fill(mask, 0.0) for layer, mask in zip(weights.layers, dropped[:n_layers], strict=True)]
+    if len(dropped) == n_layers:
+        return Weights(layers, weights.roots)
+    return Weights(
+        layers, [root.masked_fill(mask, 0.0) for root, mask in zip(weights.roots, dropped[n_layers:], strict=True)]
+    )
 
 
 def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:

@@ -53,6 +53,15 @@ class Posterior:
             joined[field.name] = torch.cat(values) if isinstance(values[0], Tensor) else values[0]
         return Posterior(**joined)
 
+    def with_rows(self, places: Tensor, other: Posterior, method: str) -> Posterior:
+        """The same with the rows ``places`` (M,) from another posterior of M rows, and the name of both methods."""
+        parts: dict[str, Any] = {"method": method}
+        for field in fields(Posterior):
+            mine, its = getattr(self, field.name), getattr(other, field.name)
+            if field.name != "method":
+                parts[field.name] = None if mine is None or its is None else mine.index_copy(0, places, its)
+        return Posterior(**parts)
+
 
 def entropy(probabilities: Tensor) -> Tensor:
     """Entropy in nats over the last axis."""

@@ -15,9 +15,19 @@ from socratic.inference.moments import MASK_KINDS, MaskKind, tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior, log_class_prior
 from socratic.inference.rows import check_rows
+from socratic.numerics import is_recording
 
 PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
 POSTERIOR_METHODS: tuple[PosteriorMethod, ...] = ("auto", "log-moments", "expansion", "monte-carlo")
+
+SHARP_CURVATURE = 1.0
+"""Curvature of a row's layers, in nats, from which ``"auto"`` takes balanced passes: below, log-moments are closer."""
+
+N_SHARP_PASSES = 61
+"""Balanced passes for such rows: about as close as 110 independent ones. A prime number balances them exactly."""
+
+SHARP_METHOD = "log-moments, balanced monte-carlo where sharp"
+"""What a posterior says that was computed by both."""
 
 
 def dropout_posterior(
@@ -30,6 +40,7 @@ def dropout_posterior(
     class_prior: Sequence[float] | Tensor | None = None,
     root_dropout: bool = False,
     n_passes: int = 100,
+    balanced: bool = False,
     seed: int = 0,
     leaf_variance: float | Tensor | None = None,
     leaf_covariance: Tensor | None = None,
@@ -48,17 +59,19 @@ def dropout_posterior(
         One mask for each child, shared by all sums of its region (what dropout in a layer does), or one for each
         edge of each sum.
     method : {"auto", "log-moments", "expansion", "monte-carlo"}
-        ``"log-moments"``: one deterministic pass that propagates mean and covariance of the log-likelihoods; rows on
-        which a first, cheap pass is far from linear (sharp circuits) take a second, more careful one.
+        ``"log-moments"``: one deterministic pass that propagates mean and covariance of the log-likelihoods.
         ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good
         only where no single child holds much of a sum. ``"monte-carlo"``: ``n_passes`` sampled masks.
-        ``"auto"``: log-moments.
+        ``"auto"``: log-moments, except for rows on which that pass found itself far from linear (sharp circuits):
+        those take balanced passes. Which they are depends on the row alone. Gradients need a method by name.
     class_prior : (C,), optional
         Prior class probabilities; uniform by default.
     root_dropout : bool
         Whether the class roots drop children too.
     n_passes, seed : int
         Number and seed of the sampled masks, for ``"monte-carlo"``.
+    balanced : bool
+        Whether those are balanced, as in :func:`~socratic.monte_carlo_dropout`.
     leaf_variance, leaf_covariance : optional
         Prior uncertainty of the leaves, as in :func:`~socratic.tdi`; not for ``"monte-carlo"``.
     chunk_size : int, optional
@@ -77,23 +90,28 @@ def dropout_posterior(
     rows = check_rows(circuit, x)
     log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
     leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
+
+    def sampled(some: Tensor, n_passes: int, *, balanced: bool) -> Posterior:
+        return monte_carlo_dropout(
+            circuit,
+            some,
+            dropout=dropout,
+            masks=masks,
+            n_passes=n_passes,
+            root_dropout=root_dropout,
+            balanced=balanced,
+            class_prior=class_prior,
+            seed=seed,
+            chunk_size=chunk_size,
+        )
+
     if method == "monte-carlo":
         if leaf_uncertainty.relative is not None:
             raise ValueError(
                 "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
                 "method='log-moments' or 'expansion'"
             )
-        return monte_carlo_dropout(
-            circuit,
-            rows,
-            dropout=dropout,
-            masks=masks,
-            n_passes=n_passes,
-            root_dropout=root_dropout,
-            class_prior=class_prior,
-            seed=seed,
-            chunk_size=chunk_size,
-        )
+        return sampled(rows, n_passes, balanced=balanced)
     if method == "expansion":
         moments = tdi(
             circuit,
@@ -106,7 +124,7 @@ def dropout_posterior(
             chunk_size=chunk_size,
         )
         return moments.posterior(class_prior)
-    return log_moment_posterior(
+    posterior, curvature = log_moment_posterior(
         circuit,
         rows,
         log_prior,
@@ -116,3 +134,9 @@ def dropout_posterior(
         leaf_uncertainty=leaf_uncertainty,
         chunk_size=chunk_size,
     )
+    if method == "log-moments" or leaf_uncertainty.relative is not None or is_recording(rows):
+        return posterior
+    sharp = (curvature > SHARP_CURVATURE).nonzero().squeeze(-1)
+    if not len(sharp):
+        return posterior
+    return posterior.with_rows(sharp, sampled(rows[sharp], N_SHARP_PASSES, balanced=True), SHARP_METHOD)

@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from socratic.inference.log_moments.masks import MaskAtoms
-from socratic.inference.log_moments.sums import atom_moments as moments_or_none
+from socratic.inference.log_moments.sums import atom_moments
 
 P = 0.2
 Q = 1.0 - P
-
-
-def atom_moments(log_values: Tensor, probability: Tensor) -> tuple[Tensor, Tensor]:
-    mean, covariance = moments_or_none(log_values, probability)
-    return mean, torch.zeros_like(mean.unsqueeze(-1) * mean.unsqueeze(-2)) if covariance is None else covariance
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:

@@ -15,7 +15,8 @@ from socratic.inference.log_moments.masks import (
     top_shares,
     two_states,
 )
-from tests.inference.log_moments.draws import P, Q, atom_moments, moments_of, normal, weights_of
+from socratic.inference.log_moments.sums import atom_moments
+from tests.inference.log_moments.draws import P, Q, moments_of, normal, weights_of
 
 
 def region(rng: torch.Generator, n_children: int, n_sums: int = 3) -> tuple[Tensor, Tensor, Tensor]:
@@ -24,6 +25,10 @@ def region(rng: torch.Generator, n_children: int, n_sums: int = 3) -> tuple[Tens
     values = torch.exp(2.0 * normal(rng, 1, 2, n_children))
     terms = weights.mT.unsqueeze(1) * values.unsqueeze(-1)
     return weights, values, terms / terms.sum(2, keepdim=True)
+
+
+def top_shares_of(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    return top_shares(weights, [values], torch.bmm(values, weights.mT))
 
 
 def enumerated(shares: Tensor, own: bool) -> tuple[Tensor, Tensor]:
@@ -48,17 +53,27 @@ def test_patterns_are_those_of_independent_masks() -> None:
 @pytest.mark.parametrize("n_children", [1, 5, N_SHARES, N_SHARES + 30])
 def test_shares_and_the_rest_add_up_to_one(rng: torch.Generator, n_children: int) -> None:
     weights, values, expected = region(rng, n_children)
-    shares, rest = top_shares(weights, values)
+    shares, rest = top_shares_of(weights, values)
     torch.testing.assert_close(shares.sum(2) + rest, torch.ones_like(rest), atol=1e-12, rtol=0)
     best = expected.sum(-1).topk(min(n_children, N_SHARES), dim=-1).indices
-    torch.testing.assert_close(shares, expected.gather(2, best.unsqueeze(-1).expand_as(shares)))
+    chosen = expected.gather(2, best.unsqueeze(-1).expand_as(shares))
+    torch.testing.assert_close(shares.sort(2)[0], chosen.sort(2)[0])  # in no order
     if n_children <= N_SHARES:
         assert not rest.any()
 
 
+def test_shares_of_pairs_are_those_of_their_products(rng: torch.Generator) -> None:
+    weights = weights_of(rng, 2, 3, 35)
+    left, right = torch.exp(2.0 * normal(rng, 2, 4, 5)), torch.exp(2.0 * normal(rng, 2, 4, 7))
+    products = (left.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
+    pairs = top_shares(weights, [left, right], torch.bmm(products, weights.mT))
+    for found, expected in zip(pairs, top_shares_of(weights, products), strict=True):
+        torch.testing.assert_close(found.sort(2)[0], expected.sort(2)[0])
+
+
 def test_dead_sums_have_no_shares(rng: torch.Generator) -> None:
     weights, values, _ = region(rng, 5)
-    shares, rest = top_shares(weights, torch.zeros_like(values))
+    shares, rest = top_shares_of(weights, torch.zeros_like(values))
     assert not shares.any()
     assert (rest == 1).all()
     for atoms_of in (shared_mask_atoms, own_mask_atoms):
@@ -68,7 +83,7 @@ def test_dead_sums_have_no_shares(rng: torch.Generator) -> None:
 @pytest.mark.parametrize("n_children", range(1, N_CONDITIONED + 1))
 def test_masks_of_few_children_are_enumerated_exactly(rng: torch.Generator, n_children: int) -> None:
     weights, values, all_shares = region(rng, n_children)
-    shares, rest = top_shares(weights, values)
+    shares, rest = top_shares_of(weights, values)
     atoms = shared_mask_atoms(shares, rest, torch.ones_like(rest), P)
     torch.testing.assert_close(moments_of(atoms), enumerated(all_shares, own=False))
     assert float(atoms.residual.abs().max()) == 0.0
@@ -78,7 +93,7 @@ def test_masks_of_few_children_are_enumerated_exactly(rng: torch.Generator, n_ch
 @pytest.mark.parametrize("n_children", [6, 10])
 def test_masks_of_many_children_are_close_to_enumeration(rng: torch.Generator, n_children: int, own: bool) -> None:
     weights, values, all_shares = region(rng, n_children)
-    shares, rest = top_shares(weights, values)
+    shares, rest = top_shares_of(weights, values)
     mean, covariance = enumerated(all_shares, own)
     if own:
         two = two_states(shares, rest, P)
@@ -96,7 +111,7 @@ def test_masks_of_many_children_are_close_to_enumeration(rng: torch.Generator, n
 def test_atoms_keep_the_mean_and_second_moment_of_the_values(rng: torch.Generator, atoms_of: object) -> None:
     """E[X] = q, and E[X_s X_t] as by the formula of sums, whatever is conditioned on."""
     weights, values, all_shares = region(rng, 8, n_sums=4)
-    shares, rest = top_shares(weights, values)
+    shares, rest = top_shares_of(weights, values)
     log_factor, probability, residual = atoms_of(shares, rest, torch.ones_like(rest), 0.05)  # type: ignore[operator]
     factor = torch.exp(log_factor)
     mean = (probability.unsqueeze(-1) * factor).sum(2)

@@ -14,7 +14,8 @@ from socratic.inference.log_moments.masks import (
 )
 from socratic.inference.log_moments.points import common_first, covariance_root, uniform_points
 from socratic.inference.log_moments.root import own_mask_points, root_quadrature
-from tests.inference.log_moments.draws import P, Q, atom_moments, moments_of, normal
+from socratic.inference.log_moments.sums import atom_moments
+from tests.inference.log_moments.draws import P, Q, moments_of, normal
 
 
 def test_common_direction_comes_first() -> None:

@@ -2,168 +2,128 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.displaced import N_DISPLACED, displaced_sums, displacements
-from socratic.inference.log_moments.sums import Children, Shares, atom_pair_sums, atom_sums, left_shares
-from tests.inference.log_moments.draws import atom_moments, normal, weights_of
+from socratic.inference.log_moments.masks import MaskAtoms
+from socratic.inference.log_moments.sums import (
+    Moved,
+    add_moved,
+    atom_moments,
+    by_atoms,
+    by_expansion,
+    pair_shares,
+    single_shares,
+)
+from tests.inference.log_moments.draws import normal, weights_of
+
+N_DRAWS = 100_000
 
 
-def children_of(rng: torch.Generator, n_atoms: int, n_nodes: int, spread: float = 0.0) -> Children:
-    probability = torch.softmax(normal(rng, 1, 2, n_atoms), dim=-1)
-    covariance = None
-    if spread > 0:
-        half = spread * normal(rng, 1, 2, n_nodes, n_nodes)
-        covariance = half @ half.mT
-    return Children(2.0 * normal(rng, 1, 2, n_atoms, n_nodes), probability, None, covariance)
+def shares_of(rng: torch.Generator, n_sums: int, n_children: int) -> Tensor:
+    """Shares (1, 2, S, A) of children in sums."""
+    return torch.softmax(normal(rng, 1, 2, n_sums, n_children), dim=-1)
 
 
-def centre_of(children: Children) -> Tensor:
-    return torch.exp((children.probability.unsqueeze(-1) * children.atoms).sum(2))
+def covariance_of(rng: torch.Generator, n_children: int, spread: float) -> Tensor:
+    half = spread * normal(rng, 1, 2, n_children, n_children)
+    return half @ half.mT
 
 
-def rho_of(weights: Tensor, children: Children) -> Shares:
-    return lambda: left_shares(weights, centre_of(children), None)
+def moments_of_draws(shares: Tensor, log_factors: Tensor) -> tuple[Tensor, Tensor]:
+    """Of log(sum_a rho_sa g_a), by draws (1, 2, n, A) of log g."""
+    changed = torch.log(torch.exp(log_factors) @ shares.mT)
+    n = log_factors.shape[2]
+    return atom_moments(changed, torch.full((1, 2, n), 1.0 / n, dtype=torch.float64))
 
 
-def rhos_of(weights: Tensor, left: Children, right: Children) -> tuple[Shares, Shares]:
-    a, b = centre_of(left), centre_of(right)
-    mirrored = weights.unflatten(2, (a.shape[-1], b.shape[-1])).mT.flatten(2)
-    return lambda: left_shares(weights, a, b), lambda: left_shares(mirrored, b, a)
+def test_shares_of_single_children_add_up_to_one(rng: torch.Generator) -> None:
+    weights, values = weights_of(rng, 2, 3, 7), torch.exp(normal(rng, 2, 5, 7))
+    shares, sums = single_shares(weights, values)
+    torch.testing.assert_close(shares.sum(-1), torch.ones_like(sums))
+    torch.testing.assert_close(sums, torch.bmm(values, weights.mT))
+    torch.testing.assert_close(shares[1, 2, 0], weights[1, 0] * values[1, 2] / sums[1, 2, 0])
 
 
-def test_atom_pairs_equal_a_loop_over_them(rng: torch.Generator) -> None:
-    left, right = children_of(rng, 3, 4), children_of(rng, 2, 5)
-    weights = weights_of(rng, 1, 6, 20)
-    found = atom_pair_sums(weights, left, right, rhos_of(weights, left, right))
-    values, probabilities = [], []
-    for i, j in itertools.product(range(3), range(2)):
-        products = (left.atoms[:, :, i, :, None] + right.atoms[:, :, j, None, :]).flatten(-2)
-        values.append(torch.logsumexp(torch.log(weights).unsqueeze(1) + products.unsqueeze(2), dim=-1))
-        probabilities.append(left.probability[:, :, i] * right.probability[:, :, j])
-    mean, covariance = atom_moments(torch.stack(values, 2), torch.stack(probabilities, 2))
-    torch.testing.assert_close(found.mean, mean)
-    torch.testing.assert_close(found.covariance, covariance)
-    assert not found.dead.any()
-
-
-def test_atoms_of_element_wise_products_equal_a_loop_over_them(rng: torch.Generator) -> None:
-    left, right = children_of(rng, 3, 4), children_of(rng, 2, 4)
-    weights = weights_of(rng, 1, 6, 4)
-    found = atom_sums(weights, left.times(right), rho_of(weights, left.times(right)))
-    values, probabilities = [], []
-    for i, j in itertools.product(range(3), range(2)):
-        products = left.atoms[:, :, i] + right.atoms[:, :, j]
-        values.append(torch.logsumexp(torch.log(weights).unsqueeze(1) + products.unsqueeze(2), dim=-1))
-        probabilities.append(left.probability[:, :, i] * right.probability[:, :, j])
-    mean, covariance = atom_moments(torch.stack(values, 2), torch.stack(probabilities, 2))
-    torch.testing.assert_close(found.mean, mean)
-    torch.testing.assert_close(found.covariance, covariance)
-
-
-def test_shares_of_the_left_nodes_are_marginals(rng: torch.Generator) -> None:
+def test_shares_of_pairs_are_marginals(rng: torch.Generator) -> None:
     weights = weights_of(rng, 2, 3, 20)
     left, right = torch.exp(normal(rng, 2, 5, 4)), torch.exp(normal(rng, 2, 5, 5))
-    terms = weights.unsqueeze(1) * (left.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2).unsqueeze(2)
-    expected = (terms / terms.sum(-1, keepdim=True)).unflatten(-1, (4, 5)).sum(-1)
-    torch.testing.assert_close(left_shares(weights, left, right), expected)
-    alone = left_shares(weights, torch.exp(normal(rng, 2, 5, 20)), None)
-    torch.testing.assert_close(alone.sum(-1), torch.ones(2, 5, 3, dtype=torch.float64))
+    of_left, of_right, sums = pair_shares(weights, left, right)
+    both, expected_sums = single_shares(weights, (left.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2))
+    grid = both.unflatten(-1, (4, 5))
+    torch.testing.assert_close(sums, expected_sums)
+    torch.testing.assert_close(of_left, grid.sum(-1))
+    torch.testing.assert_close(of_right, grid.sum(-2))
 
 
-@pytest.mark.parametrize("as_pairs", [True, False])
-def test_gaussian_children_agree_with_sampling(rng: torch.Generator, as_pairs: bool) -> None:
-    left, right = children_of(rng, 1, 4, spread=0.2), children_of(rng, 1, 4, spread=0.2)
-    weights = weights_of(rng, 1, 3, 16 if as_pairs else 4)
-    if as_pairs:
-        found = atom_pair_sums(weights, left, right, rhos_of(weights, left, right))
-    else:
-        found = atom_sums(weights, left.times(right), rho_of(weights, left.times(right)))
-    n = 100_000
-    drawn = []
-    for side in (left, right):
-        assert side.covariance is not None
-        root = torch.linalg.cholesky(side.covariance)
-        drawn.append(side.atoms + normal(rng, 1, 2, n, 4) @ root.mT)
-    products = (drawn[0].unsqueeze(-1) + drawn[1].unsqueeze(-2)).flatten(-2) if as_pairs else drawn[0] + drawn[1]
-    top = products.amax(-1, keepdim=True)
-    values = torch.log(torch.exp(products - top) @ weights.unsqueeze(1).mT) + top
-    mean, covariance = atom_moments(values, torch.full((1, 2, n), 1.0 / n, dtype=torch.float64))
-    assert float((found.mean - mean).abs().max()) < 0.03
-    assert found.covariance is not None
-    assert float((found.covariance - covariance).abs().max()) < 0.15 * float(covariance.max())
+def test_dead_sums_have_no_shares(rng: torch.Generator) -> None:
+    weights, dead = weights_of(rng, 1, 3, 20), torch.zeros(1, 2, 4, dtype=torch.float64)
+    for part in pair_shares(weights, dead, torch.ones(1, 2, 5, dtype=torch.float64)):
+        assert not part.any()
 
 
-@pytest.mark.parametrize("as_pairs", [True, False])
-@pytest.mark.parametrize("one_sided", [True, False])
-def test_displaced_children_agree_with_sampling_where_an_expansion_fails(
-    rng: torch.Generator, as_pairs: bool, one_sided: bool
-) -> None:
-    """Children that move against each other by several nats."""
-    left, right = children_of(rng, 1, 4, spread=1.5), children_of(rng, 1, 4, spread=0.0 if one_sided else 1.5)
-    weights = weights_of(rng, 1, 3, 16 if as_pairs else 4)
-    if as_pairs:
-        sides, rhos = [left, right], rhos_of(weights, left, right)
-        still = atom_pair_sums(weights, left.still(), right.still(), rhos)
-        expanded = atom_pair_sums(weights, left, right, rhos)
-    else:
-        sides, rho = [left.times(right)], rho_of(weights, left.times(right))
-        still, expanded = atom_sums(weights, sides[0].still(), rho), atom_sums(weights, sides[0], rho)
-    found = displaced_sums(weights, still, sides, [side.atoms.squeeze(2) for side in sides])
-    n = 50_000
-    drawn = []
-    for side in (left, right):
-        moved = side.atoms.expand(-1, -1, n, -1)
-        if side.covariance is not None:
-            moved = moved + normal(rng, 1, 2, n, 4) @ torch.linalg.cholesky(side.covariance).mT
-        drawn.append(moved)
-    products = (drawn[0].unsqueeze(-1) + drawn[1].unsqueeze(-2)).flatten(-2) if as_pairs else drawn[0] + drawn[1]
-    values = torch.logsumexp(torch.log(weights).view(1, 1, 1, 3, -1) + products.unsqueeze(3), dim=-1)
-    mean, covariance = atom_moments(values, torch.full((1, 2, n), 1.0 / n, dtype=torch.float64))
-    assert found.covariance is not None
-    assert expanded.covariance is not None
-    assert float((found.mean - mean).abs().max()) < 0.7
-    assert float((found.mean - mean).abs().mean()) < 0.5 * float((expanded.mean - mean).abs().mean())
-    assert float((found.covariance - covariance).norm()) < 0.5 * float((expanded.covariance - covariance).norm())
-    assert bool((torch.linalg.eigvalsh(found.covariance) > -1e-9).all())
-    assert float(expanded.curvature.min()) > 0.0
+def test_atoms_equal_a_loop_over_them(rng: torch.Generator) -> None:
+    shares = shares_of(rng, 3, 4)
+    probability = torch.softmax(normal(rng, 1, 2, 5), dim=-1)
+    atoms = MaskAtoms(2.0 * normal(rng, 1, 2, 5, 4), probability, torch.zeros(1, 2, 4, dtype=torch.float64))
+    found = by_atoms(shares, atoms)
+    for row in range(2):
+        values = torch.stack([torch.log(shares[0, row] @ torch.exp(atoms.log_factor[0, row, k])) for k in range(5)])
+        mean = probability[0, row] @ values
+        torch.testing.assert_close(found.mean[0, row], mean)
+        centred = values - mean
+        torch.testing.assert_close(found.covariance[0, row], centred.T @ torch.diag(probability[0, row]) @ centred)
 
 
-def test_displaced_children_are_exact_where_sums_are_linear(rng: torch.Generator) -> None:
+@pytest.mark.parametrize("as_variances", [True, False])
+def test_gaussian_logarithms_agree_with_sampling(rng: torch.Generator, as_variances: bool) -> None:
+    shares, covariance = shares_of(rng, 3, 4), covariance_of(rng, 4, 0.2)
+    if as_variances:
+        covariance = covariance.diagonal(dim1=-2, dim2=-1)
+    found = by_expansion(shares, covariance, None)
+    assert found is not None
+    root = torch.diag_embed(covariance.sqrt()) if as_variances else torch.linalg.cholesky(covariance)
+    mean, spread = moments_of_draws(shares, normal(rng, 1, 2, N_DRAWS, 4) @ root.mT)
+    assert float((found.mean - mean).abs().max()) < 0.01
+    assert float((found.covariance - spread).abs().max()) < 0.1 * float(spread.max())
+    assert bool((found.curvature > 0).all())
+
+
+def test_residuals_keep_the_mean_of_the_values(rng: torch.Generator) -> None:
+    shares, variance = shares_of(rng, 3, 4), torch.full((1, 2, 4), 0.04, dtype=torch.float64)
+    factors = torch.log(1.0 + 0.2 * torch.sign(normal(rng, 1, 2, N_DRAWS, 4)))
+    mean, spread = moments_of_draws(shares, factors)
+    for residual in (variance, torch.diag_embed(variance)):
+        found = by_expansion(shares, None, residual)
+        assert found is not None
+        torch.testing.assert_close(found.mean, mean, atol=0.003, rtol=0)
+        torch.testing.assert_close(found.covariance, spread, atol=0.003, rtol=0)
+
+
+def test_covariances_and_residuals_move_together(rng: torch.Generator) -> None:
+    """A matrix from below and variances of the values, as under edge masks."""
+    shares, covariance = shares_of(rng, 3, 4), covariance_of(rng, 4, 0.2)
+    residual = torch.full((1, 2, 4), 0.03, dtype=torch.float64)
+    found = by_expansion(shares, covariance, residual)
+    alone = [by_expansion(shares, covariance, None), by_expansion(shares, None, residual)]
+    both = add_moved([part for part in alone if part is not None])
+    assert found is not None
+    assert both is not None
+    for name in Moved._fields:
+        torch.testing.assert_close(getattr(found, name), getattr(both, name))
+
+
+def test_nothing_moves_without_covariances(rng: torch.Generator) -> None:
+    assert by_expansion(shares_of(rng, 3, 4), None, None) is None
+    assert add_moved([]) is None
+
+
+def test_a_single_child_passes_as_it_is(rng: torch.Generator) -> None:
     """With a single child the logarithm of a sum is linear in that of the child."""
-    children = Children(normal(rng, 1, 2, 1, 1), torch.ones(1, 2, 1, dtype=torch.float64), None, None)
-    weights = torch.ones(1, 2, 1, dtype=torch.float64)
-    still = atom_sums(weights, children, rho_of(weights, children))
-    moving = children._replace(covariance=torch.full((1, 2, 1, 1), 4.0, dtype=torch.float64))
-    found = displaced_sums(weights, still, [moving], [children.atoms.squeeze(2)])
-    torch.testing.assert_close(found.mean, still.mean)
-    torch.testing.assert_close(found.covariance, torch.full((1, 2, 2, 2), 4.0, dtype=torch.float64))
-
-
-def test_displacements_have_the_covariance(rng: torch.Generator) -> None:
-    z = normal(rng, N_DISPLACED, 3)
-    variances = torch.rand(1, 2, 3, generator=rng, dtype=torch.float64)
-    torch.testing.assert_close(displacements(variances, z), z * variances.sqrt().unsqueeze(2))
-    matrices = torch.diag_embed(variances)
-    found = displacements(matrices, torch.eye(3, dtype=torch.float64))
-    torch.testing.assert_close(found.mT @ found, matrices)
-
-
-def test_residuals_of_values_agree_with_sampling(rng: torch.Generator) -> None:
-    variance = torch.full((1, 2, 4), 0.04, dtype=torch.float64)
-    children = children_of(rng, 1, 4)._replace(residual=variance)
-    weights = weights_of(rng, 1, 3, 4)
-    found = atom_sums(weights, children, rho_of(weights, children))
-    n = 100_000
-    factor = 1.0 + 0.2 * torch.sign(normal(rng, 1, 2, n, 4))
-    values = torch.log((torch.exp(children.atoms) * factor) @ weights.unsqueeze(1).mT)
-    mean, covariance = atom_moments(values, torch.full((1, 2, n), 1.0 / n, dtype=torch.float64))
-    torch.testing.assert_close(found.mean, mean, atol=0.003, rtol=0)
-    torch.testing.assert_close(found.covariance, covariance, atol=0.003, rtol=0)
-    matrix = children._replace(residual=torch.diag_embed(variance))
-    as_matrix = atom_sums(weights, matrix, rho_of(weights, children))
-    torch.testing.assert_close(as_matrix.covariance, found.covariance)
+    shares = torch.ones(1, 2, 3, 1, dtype=torch.float64)
+    found = by_expansion(shares, torch.full((1, 2, 1, 1), 4.0, dtype=torch.float64), None)
+    assert found is not None
+    torch.testing.assert_close(found.mean, torch.zeros(1, 2, 3, dtype=torch.float64))
+    torch.testing.assert_close(found.covariance, torch.full((1, 2, 3, 3), 4.0, dtype=torch.float64))
+    assert not found.curvature.any()

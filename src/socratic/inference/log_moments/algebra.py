@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.log_moments.displaced import N_DISPLACED, displaced_sums
-from socratic.inference.log_moments.masks import N_CONDITIONED, own_mask_atoms, shared_mask_atoms, top_shares
+from socratic.inference.log_moments.masks import own_mask_atoms, shared_mask_atoms, top_shares
 from socratic.inference.log_moments.sums import (
-    Children,
-    LogSums,
-    Shares,
-    atom_pair_sums,
-    atom_sums,
-    exp_of_atoms,
-    left_shares,
+    Moved,
+    add_moved,
+    by_atoms,
+    by_expansion,
+    exp_shifted,
+    pair_shares,
+    positive,
+    single_shares,
 )
 from socratic.inference.moments import MaskKind
 from socratic.numerics import finite_or_zero, scale_dtype
@@ -64,13 +64,6 @@ class LogMoments(NamedTuple):
         }
         return self._replace(**parts)
 
-    def of_rows(self, rows: Tensor) -> LogMoments:
-        """The moments of some rows, given by their numbers."""
-        parts: dict[str, Any] = {
-            name: None if part is None else part.index_select(1, rows) for name, part in self._asdict().items()
-        }
-        return self._replace(**parts)
-
 
 def log_covariance(relative: Tensor) -> Tensor:
     """Covariance of logarithms from relative variances (..., I) or a relative covariance (F, N, I, I).
@@ -85,13 +78,10 @@ def log_covariance(relative: Tensor) -> Tensor:
 
 
 class LogMomentAlgebra:
-    """Passes log-moments through layers; the class roots are kept apart for every repetition.
+    """Passes log-moments through layers; the class roots are kept apart for every repetition."""
 
-    ``displaced`` says that covariances pass by points instead of an expansion: for sharp circuits.
-    """
-
-    def __init__(self, dropout: float, masks: MaskKind, root_dropout: bool, displaced: bool = False) -> None:
-        self.dropout, self.masks, self.root_dropout, self.displaced = dropout, masks, root_dropout, displaced
+    def __init__(self, dropout: float, masks: MaskKind, root_dropout: bool) -> None:
+        self.dropout, self.masks, self.root_dropout = dropout, masks, root_dropout
 
     def layer(
         self, layer: SumProductLayer, weights: Tensor, left: LogMoments, right: LogMoments | None, *, root: bool
@@ -100,8 +90,7 @@ class LogMomentAlgebra:
         masked = self.dropout > 0.0 and (self.root_dropout or not root)
         n_folds, n_rows, width = left.log_mean.shape
         widest = width if right is None else max(width, right.log_mean.shape[-1])
-        points = N_DISPLACED if self.displaced else 2**N_CONDITIONED if left.shares is not None else 1
-        numbers = 4 * points * weights.shape[1] * widest + 6 * weights.shape[2]
+        numbers = 12 * weights.shape[1] * widest + 2 * weights.shape[2]
         blocks = _blocks(n_folds, n_rows, numbers * weights.element_size(), weights.device)
         folds: list[LogMoments] = []
         for fold, rows in blocks:
@@ -122,83 +111,58 @@ class LogMomentAlgebra:
         self, layer: SumProductLayer, weights: Tensor, left: LogMoments, right: LogMoments | None, masked: bool
     ) -> LogMoments:
         """Log-moments of some folds and rows of a layer."""
-        if right is not None and layer.all_pairs:
-            sums, values = self._pairs(weights, left, right)
-        else:
-            sums, values = self._singles(weights, left, right)
-        log_mean, shift = _rescale(sums.mean.masked_fill(sums.dead, -math.inf))
-        log_scale, alive = left.log_scale + shift, left.alive
-        if right is not None:
-            log_scale, alive = log_scale + right.log_scale, alive * right.alive
-        curvature = torch.maximum(left.curvature, sums.curvature.detach().mean(-1))
-        if right is not None:
-            curvature = torch.maximum(curvature, right.curvature)
+        sides = [left] if right is None else [left, right]
+        shares, sums, values, log_scale = _centre(weights, sides, all_pairs=layer.all_pairs)
+        moved = add_moved([part for side, rho in zip(sides, shares, strict=True) for part in self._moves(side, rho)])
+        log_mean = torch.log(positive(sums))
+        curvature = torch.stack([side.curvature for side in sides]).amax(0)
+        covariance = None
+        if moved is not None:
+            log_mean, covariance = log_mean + moved.mean, moved.covariance
+            curvature = torch.maximum(curvature, moved.curvature.detach().mean(-1))
+        log_mean, shift = _rescale(log_mean.masked_fill(sums <= 0, -math.inf))
+        n_masked = sum(side.shares is not None for side in sides)
+        log_scale = log_scale + shift + n_masked * math.log1p(-self.dropout)
+        alive = left.alive if right is None else left.alive * right.alive
         if not masked:
-            return LogMoments(log_mean, log_scale, sums.covariance, None, None, alive, curvature)
-        shares, rest = top_shares(weights, values)
-        n_masks = (values.detach() > 0).sum(-1).to(alive.dtype) * (weights.shape[1] if self.masks == "edge" else 1)
+            return LogMoments(log_mean, log_scale, covariance, None, None, alive, curvature)
+        top, rest = top_shares(weights, values, sums)
+        n_masks = torch.stack([(part.detach() > 0).sum(-1) for part in values]).prod(0).to(alive.dtype)
+        if self.masks == "edge":
+            n_masks = n_masks * weights.shape[1]
         alive = alive * (1.0 - self.dropout**n_masks)
-        return LogMoments(log_mean, log_scale, sums.covariance, shares, rest, alive, curvature)
+        return LogMoments(log_mean, log_scale, covariance, top, rest, alive, curvature)
 
-    def _pairs(self, weights: Tensor, left: LogMoments, right: LogMoments) -> tuple[LogSums, Tensor]:
-        """Sums over all pairs of nodes, and the values (F, N, K) of the products at the children's log-means."""
-        plain = _PairShares(weights, left.log_mean, right.log_mean)
-        left_children, left_centre = self._condition(left, plain.of_left)
-        right_children, right_centre = self._condition(right, plain.of_right)
-        centre = _PairShares(weights, left_centre, right_centre)
-        if self.displaced and (left.covariance is not None or right.covariance is not None):
-            still = left_children.still(), right_children.still()
-            sums = atom_pair_sums(weights, *still, (centre.of_left, centre.of_right))
-            sums = displaced_sums(weights, sums, [left_children, right_children], [left_centre, right_centre])
-        else:
-            sums = atom_pair_sums(weights, left_children, right_children, (centre.of_left, centre.of_right))
-        return sums, (centre.left.unsqueeze(-1) * centre.right.unsqueeze(-2)).flatten(-2)
-
-    def _singles(self, weights: Tensor, left: LogMoments, right: LogMoments | None) -> tuple[LogSums, Tensor]:
-        """The same where products stand alone: one-sided layers, and element-wise products."""
-        log_values = left.log_mean if right is None else left.log_mean + right.log_mean
-
-        def rho() -> Tensor:
-            return left_shares(weights, exp_of_atoms(log_values)[0], None)
-
-        children, centre = self._condition(left, rho)
-        if right is not None:
-            others, other_centre = self._condition(right, rho)
-            children, centre = children.times(others), centre + other_centre
-        values = exp_of_atoms(centre)[0]
-        if self.displaced and children.covariance is not None:
-            sums = atom_sums(weights, children.still(), lambda: left_shares(weights, values, None))
-            return displaced_sums(weights, sums, [children], [centre]), values
-        return atom_sums(weights, children, lambda: left_shares(weights, values, None)), values
-
-    def _condition(self, state: LogMoments, rho: Shares) -> tuple[Children, Tensor]:
-        """Atoms of the children's own masks, chosen by their shares rho above, and their mean log-values (F, N, A)."""
-        if state.shares is None or state.rest is None:
-            probability = torch.ones_like(state.log_mean[..., :1])
-            return Children(state.log_mean.unsqueeze(2), probability, None, state.covariance), state.log_mean
-        with torch.no_grad():
-            relevance = rho().square().mean(2)  # (F, N, A)
-        atoms_of = shared_mask_atoms if self.masks == "unit" else own_mask_atoms
-        found = atoms_of(state.shares, state.rest, relevance, self.dropout)
-        mean_factor = (found.probability.unsqueeze(-1) * found.log_factor).sum(2)
-        atoms = state.log_mean.unsqueeze(2) + found.log_factor
-        return Children(atoms, found.probability, found.residual, state.covariance), state.log_mean + mean_factor
+    def _moves(self, state: LogMoments, rho: Tensor) -> list[Moved]:
+        """What moves the sums that have the shares ``rho`` (F, N, S, A) of the children ``state``."""
+        parts, residual = [], None
+        if state.shares is not None and state.rest is not None:
+            relevance = rho.detach().square().mean(2)  # (F, N, A)
+            atoms_of = shared_mask_atoms if self.masks == "unit" else own_mask_atoms
+            atoms = atoms_of(state.shares, state.rest, relevance, self.dropout)
+            relative = atoms.log_factor - math.log1p(-self.dropout)  # the mean factor is q
+            parts.append(by_atoms(rho, atoms._replace(log_factor=relative)))
+            residual = atoms.residual
+        spread = by_expansion(rho, state.covariance, residual)
+        return parts if spread is None else [*parts, spread]
 
 
-class _PairShares:
-    """Shares of the left and right nodes in sums over all their pairs, computed when they are asked for."""
+def _centre(
+    weights: Tensor, sides: list[LogMoments], *, all_pairs: bool
+) -> tuple[list[Tensor], Tensor, list[Tensor], Tensor]:
+    """Shares of each side's nodes in the sums, the sums (F, N, S), the values that they sum over, and the scale (F, N).
 
-    def __init__(self, weights: Tensor, left: Tensor, right: Tensor) -> None:
-        self.weights, self.left, self.right = weights, exp_of_atoms(left)[0], exp_of_atoms(right)[0]
-
-    def of_left(self) -> Tensor:
-        """(F, N, S, A)."""
-        return left_shares(self.weights, self.left, self.right)
-
-    def of_right(self) -> Tensor:
-        """(F, N, S, B)."""
-        mirrored = self.weights.unflatten(2, (self.left.shape[-1], self.right.shape[-1])).mT.flatten(2)
-        return left_shares(mirrored, self.right, self.left)
+    The values are those of both sides' nodes where all pairs are summed, and otherwise of the products.
+    """
+    log_scale = torch.stack([side.log_scale for side in sides]).sum(0)
+    if len(sides) == 2 and all_pairs:
+        (left, first), (right, second) = (exp_shifted(side.log_mean) for side in sides)
+        of_left, of_right, sums = pair_shares(weights, left, right)
+        return [of_left, of_right], sums, [left, right], log_scale + (first + second).squeeze(-1)
+    # The best nodes of the two sides need not meet: relative to both, every product could underflow.
+    products, shift = exp_shifted(torch.stack([side.log_mean for side in sides]).sum(0))
+    shares, sums = single_shares(weights, products)
+    return [shares] * len(sides), sums, [products], log_scale + shift.squeeze(-1)
 
 
 def numbers_per_row(n_folds: int, n_nodes: int, n_shares: int) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-N_SHARES = 20
+N_SHARES = 16
 """Children of a region whose shares are kept; the others are never dropped, only averaged."""
 
 N_CONDITIONED = 3
@@ -43,14 +44,16 @@ def keep_patterns(n: int, dropout: float, like: Tensor) -> tuple[Tensor, Tensor]
     return patterns, (patterns * (1.0 - dropout) + (1.0 - patterns) * dropout).prod(-1)
 
 
-def top_shares(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def top_shares(weights: Tensor, sides: Sequence[Tensor], sums: Tensor) -> tuple[Tensor, Tensor]:
     """Shares of the children that matter most to the sums of a region.
 
     Parameters
     ----------
     weights : (F, S, K)
-    values : (F, N, K)
-        Values of the children, relative to the largest.
+    sides : one (F, N, K), or two (F, N, A) and (F, N, B)
+        Values of the children, relative to the largest: the products of all pairs, K = A B, if there are two.
+    sums : (F, N, S)
+        ``sum_k w_sk v_k``.
 
     Returns
     -------
@@ -59,13 +62,25 @@ def top_shares(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     rest : Tensor (F, N, S)
         What the other children share. A sum that is 0 has no shares, and a rest of 1.
     """
-    n_folds, _, n_children = weights.shape
-    sums = torch.bmm(values, weights.mT)
+    n_folds, n_sums, n_children = weights.shape
     inverse = torch.where(sums > 0, 1.0 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0.0)
-    score = values.detach() * torch.bmm(inverse.detach(), weights.detach())
-    top = score.topk(min(N_SHARES, n_children), dim=-1).indices  # (F, N, M)
-    fold = torch.arange(n_folds, device=weights.device).view(-1, 1, 1)
-    shares = weights.mT[fold, top] * values.gather(-1, top).unsqueeze(-1) * inverse.unsqueeze(2)
+    score = torch.bmm(inverse.detach(), weights.detach())
+    if len(sides) == 1:
+        score *= sides[0].detach()
+    else:
+        grid = score.unflatten(-1, (sides[0].shape[-1], sides[1].shape[-1]))
+        grid *= sides[0].detach().unsqueeze(-1)
+        grid *= sides[1].detach().unsqueeze(-2)
+    top = score.topk(min(N_SHARES, n_children), dim=-1, sorted=False).indices  # (F, N, M)
+    first = n_children * torch.arange(n_folds, device=weights.device).view(-1, 1, 1)
+    by_child = weights.mT.reshape(-1, n_sums)  # one row for each child of each fold
+    of_top = by_child.index_select(0, (top + first).flatten()).view(*top.shape, n_sums)
+    if len(sides) == 1:
+        values = sides[0].gather(-1, top)
+    else:
+        n_right = sides[1].shape[-1]
+        values = sides[0].gather(-1, top // n_right) * sides[1].gather(-1, top % n_right)
+    shares = of_top * values.unsqueeze(-1) * inverse.unsqueeze(2)
     rest = 1.0 - shares.sum(2)
     # What is lost to rounding would be a floor under everything that is left when the best children are dropped.
     return shares, torch.where(rest < _ROUNDING * torch.finfo(rest.dtype).eps, 0.0, rest)
@@ -87,12 +102,11 @@ def shared_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: 
     """
     keep = 1.0 - dropout
     n = min(N_CONDITIONED, shares.shape[2])
-    score = (shares.detach() * relevance.unsqueeze(2)).sum(-1)  # (F, N, M)
-    chosen = score.topk(n, dim=-1).indices
+    score = (shares.detach() @ relevance.unsqueeze(-1)).squeeze(-1)  # (F, N, M)
+    chosen = score.topk(n, dim=-1).indices.unsqueeze(-1).expand(-1, -1, -1, shares.shape[-1])
     patterns, probability = keep_patterns(n, dropout, shares)
-    first = shares.gather(2, chosen.unsqueeze(-1).expand(*chosen.shape, shares.shape[-1]))  # (F, N, n, S)
-    is_chosen = torch.zeros_like(score, dtype=torch.bool).scatter(-1, chosen, True)
-    others = shares.masked_fill(is_chosen.unsqueeze(-1), 0.0)
+    first = shares.gather(2, chosen)  # (F, N, n, S)
+    others = shares.scatter(2, chosen, 0.0)
     total = others.sum(2) + rest  # (F, N, S)
     factor = patterns @ first + keep * total.unsqueeze(2)  # (F, N, k, S)
     # An atom in which nothing is left is not part of what is averaged over: the region is dead there.
@@ -101,8 +115,7 @@ def shared_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: 
     probability = probability / probability.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
     factor = _without_zeros(factor)
     # Relative to the total, both factors of the covariance are of the order of 1, however small the total is.
-    small = torch.finfo(shares.dtype).tiny
-    parts = others / total.clamp_min(small).unsqueeze(2)  # (F, N, M, S)
+    parts = others / total.clamp_min(torch.finfo(shares.dtype).tiny).unsqueeze(2)  # (F, N, M, S)
     inverse = total.unsqueeze(2) / factor  # (F, N, k, S)
     weighted = inverse * probability.unsqueeze(-1)
     residual = (keep * dropout) * (parts.mT @ parts) * (weighted.mT @ inverse)

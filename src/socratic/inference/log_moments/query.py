@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +17,13 @@ from socratic.inference.moments import MaskKind
 from socratic.inference.posterior import Posterior, class_shares, entropy
 from socratic.inference.rows import chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import is_recording
 
-SHARP_CURVATURE = 0.7
-"""Curvature, in nats, from which a row is taken again with displaced children: below, the expansion is closer."""
+
+class LogMomentPosterior(NamedTuple):
+    """The class posterior, and how far from linear each row's layers are."""
+
+    posterior: Posterior
+    curvature: Tensor  # (N,), in nats: where it is large, expansions fail
 
 
 def log_moment_posterior(
@@ -34,43 +36,23 @@ def log_moment_posterior(
     root_dropout: bool,
     leaf_uncertainty: LeafUncertainty,
     chunk_size: int | None,
-) -> Posterior:
-    """The class posterior over dropout masks, by log-moment propagation.
-
-    Every row is taken by expansions first. Where these are far from linear (a row of a sharp circuit), it is taken
-    again with displaced children. Whether it is depends on the row alone. Arguments are checked by the caller.
-    """
+) -> LogMomentPosterior:
+    """The class posterior over dropout masks, by log-moment propagation. Arguments are checked by the caller."""
     if dropout == 0.0 and leaf_uncertainty.relative is None:
-        return _certain(circuit, rows, log_prior, chunk_size)
+        return LogMomentPosterior(_certain(circuit, rows, log_prior, chunk_size), rows.new_zeros(len(rows)))
     weights = circuit.weights()
+    algebra = LogMomentAlgebra(dropout, masks, root_dropout)
 
-    def roots(leaves: LogMoments, displaced: bool) -> LogMoments:
-        return walk(circuit, leaves, weights, LogMomentAlgebra(dropout, masks, root_dropout, displaced))
-
-    def query(start: int, stop: int) -> Posterior:
+    def query(start: int, stop: int) -> LogMomentPosterior:
         prior = leaf_uncertainty.of_rows(start, stop, matrix=True)
         leaves = LogMoments.of_leaves(circuit.leaves.log_density(rows[start:stop]), prior)
-        found = roots(leaves, displaced=False)
-        posterior = root_quadrature(found, log_prior, dropout, masks)
-        if is_recording(rows):
-            return posterior  # which rows are sharp cannot be looked at
-        sharp = (found.curvature.amax(0) > SHARP_CURVATURE).nonzero().squeeze(-1)
-        if not len(sharp):
-            return posterior
-        again = root_quadrature(roots(leaves.of_rows(sharp), displaced=True), log_prior, dropout, masks)
-        return _replaced(posterior, sharp, again)
+        roots = walk(circuit, leaves, weights, algebra)
+        return LogMomentPosterior(root_quadrature(roots, log_prior, dropout, masks), roots.curvature.amax(0))
 
-    size = chunk_rows(circuit, _numbers_per_row(circuit), chunk_size)
-    return Posterior.concatenate(map_chunks(query, len(rows), size))
-
-
-def _replaced(posterior: Posterior, places: Tensor, other: Posterior) -> Posterior:
-    """The posterior with the rows at ``places`` taken from another one."""
-    parts: dict[str, Any] = {}
-    for field in fields(Posterior):
-        value, new = getattr(posterior, field.name), getattr(other, field.name)
-        parts[field.name] = value.index_copy(0, places, new) if isinstance(value, Tensor) else value
-    return Posterior(**parts)
+    found = map_chunks(query, len(rows), chunk_rows(circuit, _numbers_per_row(circuit), chunk_size))
+    return LogMomentPosterior(
+        Posterior.concatenate([part.posterior for part in found]), torch.cat([part.curvature for part in found])
+    )
 
 
 def _certain(circuit: Circuit, rows: Tensor, log_prior: Tensor, chunk_size: int | None) -> Posterior:

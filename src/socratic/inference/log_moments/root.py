@@ -8,11 +8,12 @@ from torch import Tensor
 from socratic.inference.log_moments.algebra import LogMoments
 from socratic.inference.log_moments.masks import shared_mask_atoms, two_states
 from socratic.inference.log_moments.points import covariance_root, uniform_points
+from socratic.inference.log_moments.sums import positive
 from socratic.inference.moments import MaskKind
-from socratic.inference.posterior import Posterior, class_shares, entropy
-from socratic.numerics import finite_or_zero, log_or_dead, sqrt_or_zero
+from socratic.inference.posterior import Posterior, entropy
+from socratic.numerics import finite_or_zero, sqrt_or_zero
 
-N_POINTS = 512
+N_POINTS = 256
 """Points of the quadrature over the class roots, half of them mirror images of the others."""
 
 _BLOCK = 2**19
@@ -45,26 +46,26 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: Mask
         Of the class roots' own masks.
     """
     n_repetitions, _, n_classes = roots.log_mean.shape
-    like = roots.log_scale
-    cube = uniform_points(N_POINTS, n_repetitions * (2 * n_classes + 1)).to(like)
+    like = roots.log_mean
+    cube = uniform_points(N_POINTS, n_repetitions * (2 * n_classes + 1)).to(like.device)
     # The first dimensions of the sequence, the most even ones, go to the common shifts of the repetitions.
     cube = cube.view(N_POINTS, 2 * n_classes + 1, n_repetitions).permute(2, 0, 1)  # (R, P, 2 C + 1)
-    normal, coin = torch.special.ndtri(cube[..., :n_classes]), cube[..., n_classes:]
-    log_mean = roots.log_mean + (roots.log_scale - roots.log_scale.amax(0, keepdim=True)).unsqueeze(-1)
-    covariance, log_values = roots.covariance, log_mean.unsqueeze(2)  # (R, N, 1, C)
+    normal, coin = torch.special.ndtri(cube[..., :n_classes]).to(like), cube[..., n_classes:].to(like)
+    log_scale = (roots.log_scale - roots.log_scale.amax(0, keepdim=True)).to(like)
+    covariance, log_values = roots.covariance, (roots.log_mean + log_scale.unsqueeze(-1)).unsqueeze(2)  # (R, N, 1, C)
     if roots.shares is not None and roots.rest is not None:
         moved, residual = own_mask_points(roots.shares, roots.rest, coin[..., 1:], dropout, masks)
         log_values = log_values + moved
         covariance = residual if covariance is None else covariance + residual
     if covariance is not None:
-        log_values = log_values + normal.unsqueeze(1) @ covariance_root(covariance).mT  # (R, N, P, C)
+        log_values = log_values + normal.unsqueeze(1) @ covariance_root(covariance).to(like).mT  # (R, N, P, C)
     left = coin[..., 0].unsqueeze(1) <= roots.alive.unsqueeze(-1)  # (R, N, P)
     log_values = log_values.masked_fill(~left.unsqueeze(-1), -torch.inf)
-    top = finite_or_zero(log_values.detach().amax(0).amax(-1, keepdim=True))  # (N, P, 1)
-    log_joint = log_or_dead(torch.exp(log_values - top).sum(0)) + log_prior.to(like)
-    share = class_shares(log_joint, log_prior.to(like))
-    alive = (log_joint.detach() > -torch.inf).any(-1)
-    return _summarise(share, alive, (1.0 - roots.alive).prod(0), log_prior)
+    top = finite_or_zero(log_values.detach().amax((0, -1)))  # (N, P)
+    joint = torch.exp(log_values - top.unsqueeze(-1)).sum(0) * torch.exp(log_prior).to(like)  # (N, P, C)
+    total = joint.sum(-1, keepdim=True)
+    alive = total.detach().squeeze(-1) > 0
+    return _summarise(joint / positive(total), alive, (1.0 - roots.alive).prod(0), log_prior)
 
 
 def own_mask_points(

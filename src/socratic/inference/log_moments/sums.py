@@ -1,152 +1,118 @@
-"""Mean and covariance of the logarithms of a layer's sums, from the atoms and covariances of their children.
+"""Mean and covariance of the logarithms of a layer's sums, from what moves their children.
 
-With children g at an atom, ``log sum_k w_sk exp(g_k)`` is evaluated as it is. What moves the children besides, with
-covariance V, passes to second order through the shares rho of the children at the mean of their logarithms:
+The sums s have shares rho of their children at the children's mean values. Where a child's value changes by a factor
+g, ``log sum`` changes by ``log(sum_a rho_sa g_a)``. The children of a product's two sides move independently, and
+the effects of the sides are added up: each side moves with the other at its mean. A side moves in two ways:
 
-    covariance  rho V rho'
-    mean        (sum_i rho_si V_ii - (rho V rho')_ss) / 2     for V of the logarithms
-                -(rho R rho')_ss / 2                          for relative covariances R of the values
+- by the atoms of its masks, at which the change is evaluated as it is;
+- by Gaussian logarithms, with covariance V from the masks further below and relative covariance R from the masks that
+  no atom enumerates. To second order, with M = V + R:
+
+    covariance  rho M rho'
+    mean        (sum_a rho_sa V_aa - (rho M rho')_ss) / 2
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from socratic.inference.log_moments.masks import MaskAtoms
 from socratic.numerics import finite_or_zero
 
-Shares = Callable[[], Tensor]
 
-
-class Children(NamedTuple):
-    """What a layer knows of its children: atoms of their log-values, and what moves them besides."""
-
-    atoms: Tensor  # (F, N, k, A), logarithms
-    probability: Tensor  # (F, N, k)
-    residual: Tensor | None  # relative covariance of the values, (F, N, A, A) or variances (F, N, A)
-    covariance: Tensor | None  # of the logarithms, likewise
-
-    def still(self) -> Children:
-        """The same with nothing that moves the logarithms."""
-        return self._replace(covariance=None)
-
-    def times(self, other: Children) -> Children:
-        """Element-wise products with independent children: all pairs of atoms, and the sum of what moves them."""
-        atoms = (self.atoms.unsqueeze(3) + other.atoms.unsqueeze(2)).flatten(2, 3)
-        probability = (self.probability.unsqueeze(3) * other.probability.unsqueeze(2)).flatten(2)
-        residual = _total(self.residual, other.residual)
-        return Children(atoms, probability, residual, _total(self.covariance, other.covariance))
-
-
-class LogSums(NamedTuple):
-    """Mean and covariance of the logarithms of sums, and whether a sum is 0."""
+class Moved(NamedTuple):
+    """What moving children do to the logarithms of sums."""
 
     mean: Tensor  # (F, N, S)
-    covariance: Tensor | None  # (F, N, S, S); None where nothing moves
-    dead: Tensor  # (F, N, S)
-    curvature: Tensor  # (F, N, S), what the covariances of the children add to the mean: how far from linear they act
+    covariance: Tensor  # (F, N, S, S)
+    curvature: Tensor  # (F, N, S), by how much a linear sum would be wrong in the mean
 
 
-def exp_of_atoms(atoms: Tensor) -> tuple[Tensor, Tensor]:
-    """Values relative to the largest of each atom, and the shift: (..., A) -> (..., A), (..., 1)."""
-    shift = finite_or_zero(atoms.detach().amax(-1, keepdim=True))
-    return torch.exp(atoms - shift), shift
+def exp_shifted(log_values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values relative to the largest, and the logarithm of that: (..., A) -> (..., A), (..., 1)."""
+    shift = finite_or_zero(log_values.detach().amax(-1, keepdim=True))
+    return torch.exp(log_values - shift), shift
 
 
-def left_shares(weights: Tensor, left: Tensor, right: Tensor | None) -> Tensor:
-    """Shares (F, N, S, A) of the left nodes in sums over pairs, or of the K children where there is no right side.
+def single_shares(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares (F, N, S, K) of the children in sums over them, and the sums (F, N, S): (F, S, K), (F, N, K) ->."""
+    terms = weights.unsqueeze(1) * values.unsqueeze(2)
+    sums = terms.sum(-1)
+    return terms / positive(sums).unsqueeze(-1), sums
+
+
+def pair_shares(weights: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares (F, N, S, A) and (F, N, S, B) of the nodes in sums over all their pairs, and the sums (F, N, S).
 
     Parameters
     ----------
-    weights : (F, S, K)
+    weights : (F, S, A B)
     left, right : (F, N, A), (F, N, B)
         Values.
     """
-    if right is None:
-        terms = weights.unsqueeze(1) * left.unsqueeze(2)
-    else:
-        terms = contract_right(weights, left.shape[-1], right.unsqueeze(2)).squeeze(2) * left.unsqueeze(2)
-    return terms / positive(terms.sum(-1, keepdim=True))
+    n_left, n_right = left.shape[-1], right.shape[-1]
+    terms = contract_right(weights, n_left, right) * left.unsqueeze(2)
+    sums = terms.sum(-1)
+    scale = 1.0 / positive(sums).unsqueeze(-1)
+    mirrored = weights.unflatten(2, (n_left, n_right)).mT.flatten(2)
+    return terms * scale, contract_right(mirrored, n_right, left) * (right.unsqueeze(2) * scale), sums
 
 
-def atom_sums(weights: Tensor, children: Children, rho: Shares) -> LogSums:
-    """Log-sums over children that stand alone, in one-sided layers and element-wise products.
-
-    ``rho`` gives the shares (F, N, S, K) of the children where they are needed.
-    """
-    n_folds, n_rows, n_atoms, n_children = children.atoms.shape
-    values, shift = exp_of_atoms(children.atoms)
-    sums = torch.bmm(values.reshape(n_folds, -1, n_children), weights.mT).view(n_folds, n_rows, n_atoms, -1)
-    mean, covariance = atom_moments(torch.log(positive(sums)) + shift, children.probability)
-    return add_spread(LogSums(mean, covariance, sums[:, :, 0] <= 0, torch.zeros_like(mean)), rho, children)
+def contract_right(weights: Tensor, n_left: int, right: Tensor) -> Tensor:
+    """sum_r W_s[l, r] b_r: (F, S, A B), (F, N, B) -> (F, N, S, A)."""
+    n_folds, n_rows, n_right = right.shape
+    by_right = weights.view(n_folds, -1, n_right).mT  # [r, (s, l)]
+    return torch.bmm(right, by_right).view(n_folds, n_rows, weights.shape[1], n_left)
 
 
-def atom_pair_sums(weights: Tensor, left: Children, right: Children, rhos: tuple[Shares, Shares]) -> LogSums:
-    """Log-sums over all pairs of left and right nodes, at all pairs of atoms.
-
-    ``rhos`` give the shares (F, N, S, A) and (F, N, S, B) of the left and of the right nodes where they are needed.
-    """
-    a, a_shift = exp_of_atoms(left.atoms)
-    b, b_shift = exp_of_atoms(right.atoms)
-    n_left = a.shape[-1]
-    by_left = contract_right(weights, n_left, b)  # (F, N, kR, S, A)
-    sums = a.unsqueeze(2) @ by_left.mT  # (F, N, kR, kL, S)
-    log_sums = torch.log(positive(sums)) + b_shift.unsqueeze(-1) + a_shift.unsqueeze(2)
-    pairs = right.probability.unsqueeze(3) * left.probability.unsqueeze(2)  # (F, N, kR, kL)
-    mean, covariance = atom_moments(log_sums.flatten(2, 3), pairs.flatten(2))
-    # Which sums are dead does not depend on the masks: all atoms have positive factors.
-    found = LogSums(mean, covariance, sums[:, :, 0, 0] <= 0, torch.zeros_like(mean))
-    return add_spread(add_spread(found, rhos[0], left), rhos[1], right)
+def by_atoms(shares: Tensor, atoms: MaskAtoms) -> Moved:
+    """What the atoms of the children's masks do."""
+    changed = torch.log(positive(torch.exp(atoms.log_factor) @ shares.mT))  # (F, N, k, S)
+    mean, covariance = atom_moments(changed, atoms.probability)
+    return Moved(mean, covariance, torch.zeros_like(mean))
 
 
-def atom_moments(log_values: Tensor, probability: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Mean (F, N, S) and covariance (F, N, S, S) over atoms (F, N, k, S) with probabilities (F, N, k).
+def by_expansion(shares: Tensor, covariance: Tensor | None, residual: Tensor | None) -> Moved | None:
+    """What Gaussian logarithms of the children do, to second order; None where nothing moves."""
+    total = add_covariances(covariance, residual)
+    if total is None:
+        return None
+    passed = quadratic(shares, total)
+    variance = passed.diagonal(dim1=-2, dim2=-1)
+    own = (shares @ variances(total).unsqueeze(-1)).squeeze(-1)
+    bend = 0.5 * (own - variance)
+    mean = bend
+    if residual is not None:  # the values, not their logarithms, keep their mean
+        mean = mean - 0.5 * (shares @ variances(residual).unsqueeze(-1)).squeeze(-1)
+    return Moved(mean, passed, bend)
 
-    A single atom has no covariance.
-    """
-    if log_values.shape[2] == 1:
-        return log_values.squeeze(2), None
+
+def atom_moments(log_values: Tensor, probability: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (F, N, S) and covariance (F, N, S, S) over atoms (F, N, k, S) with probabilities (F, N, k)."""
     weight = probability.unsqueeze(-1)
     mean = (weight * log_values).sum(2)
     centred = log_values - mean.unsqueeze(2)
     return mean, centred.mT @ (weight * centred)
 
 
-def add_spread(sums: LogSums, rho: Shares, children: Children) -> LogSums:
-    """Add what moves the children besides their atoms, through their shares (F, N, S, A)."""
-    if children.residual is None and children.covariance is None:
-        return sums
-    mean, covariance, _, curvature = sums
-    shares = rho()
-    if children.residual is not None:
-        passed = quadratic(shares, children.residual)
-        covariance = _total(covariance, passed)
-        mean = mean - 0.5 * passed.diagonal(dim1=-2, dim2=-1)
-    if children.covariance is not None:
-        passed = quadratic(shares, children.covariance)
-        covariance = _total(covariance, passed)
-        own = (shares @ _variances(children.covariance).unsqueeze(-1)).squeeze(-1)
-        bend = 0.5 * (own - passed.diagonal(dim1=-2, dim2=-1))
-        mean, curvature = mean + bend, curvature + bend
-    return LogSums(mean, covariance, sums.dead, curvature)
+def add_moved(parts: list[Moved]) -> Moved | None:
+    """The effects of independent moves, added up."""
+    if not parts:
+        return None
+    mean, covariance, curvature = parts[0]
+    for part in parts[1:]:
+        mean, covariance, curvature = mean + part.mean, covariance + part.covariance, curvature + part.curvature
+    return Moved(mean, covariance, curvature)
 
 
-def quadratic(rho: Tensor, covariance: Tensor) -> Tensor:
-    """rho V rho' for a matrix V (F, N, A, A) or variances (F, N, A): (F, N, S, S)."""
+def quadratic(shares: Tensor, covariance: Tensor) -> Tensor:
+    """rho M rho' for a matrix M (F, N, A, A) or variances (F, N, A): (F, N, S, S)."""
     if covariance.ndim == 3:
-        return (rho * covariance.unsqueeze(2)) @ rho.mT
-    return rho @ covariance @ rho.mT
-
-
-def contract_right(weights: Tensor, n_left: int, right: Tensor) -> Tensor:
-    """sum_r W_s[l, r] b_r at every atom: (F, S, A B), (F, N, k, B) -> (F, N, k, S, A)."""
-    n_folds, n_rows, n_atoms, n_right = right.shape
-    by_right = weights.view(n_folds, -1, n_right).mT  # [r, (s, l)]
-    flat = torch.bmm(right.reshape(n_folds, n_rows * n_atoms, n_right), by_right)
-    return flat.view(n_folds, n_rows, n_atoms, weights.shape[1], n_left)
+        return (shares * covariance.unsqueeze(2)) @ shares.mT
+    return shares @ covariance @ shares.mT
 
 
 def positive(sums: Tensor) -> Tensor:
@@ -154,11 +120,13 @@ def positive(sums: Tensor) -> Tensor:
     return sums.clamp_min(torch.finfo(sums.dtype).tiny)
 
 
-def _variances(covariance: Tensor) -> Tensor:
+def variances(covariance: Tensor) -> Tensor:
+    """The variances (F, N, A) of a covariance, which may be all that there is of it."""
     return covariance if covariance.ndim == 3 else covariance.diagonal(dim1=-2, dim2=-1)
 
 
-def _total(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+def add_covariances(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    """The sum of two covariances, each a matrix, variances, or None for zero."""
     if x is None or y is None:
         return y if x is None else x
     if x.ndim != y.ndim:

@@ -1,0 +1,52 @@
+"""Which children each pass of Monte Carlo dropout drops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from socratic.numerics import draw_dropped
+
+Shape = tuple[int, ...]
+
+
+def independent_passes(
+    shapes: Sequence[Shape], dropout: float, n_passes: int, generator: torch.Generator
+) -> Iterator[list[Tensor]]:
+    """For each pass a boolean for every child, true with probability ``dropout``: one tensor for each shape."""
+    for _ in range(n_passes):
+        yield [draw_dropped(shape, dropout, generator) for shape in shapes]
+
+
+def balanced_passes(
+    shapes: Sequence[Shape], dropout: float, n_passes: int, generator: torch.Generator
+) -> Iterator[list[Tensor]]:
+    """The same, but every child is dropped in its share of the passes, as nearly as whole numbers allow.
+
+    Each pass is drawn as one of :func:`independent_passes` is, so averages over passes keep their expectation; but
+    whatever a child does on its own cancels from their error (Latin hypercube sampling). With a prime number P of
+    passes, child k is dropped in pass t if ``(a_k t + b_k) mod P < c_k``: a permutation of the passes for each child,
+    with random a_k and b_k, and c_k one of the whole numbers next to ``dropout P``.
+    """
+    prime = next_prime(n_passes)
+    whole = int(dropout * prime)
+    device = generator.device
+    children = []
+    for shape in shapes:
+        step = torch.randint(1, max(prime, 2), shape, generator=generator, device=device, dtype=torch.int32)
+        start = torch.randint(0, prime, shape, generator=generator, device=device, dtype=torch.int32)
+        count = whole + draw_dropped(shape, dropout * prime - whole, generator).to(torch.int32)
+        children.append((step, start, count))
+    for _ in range(n_passes):
+        yield [start < count for _, start, count in children]
+        children = [(step, (start + step) % prime, count) for step, start, count in children]
+
+
+def next_prime(n: int) -> int:
+    """The smallest prime number of at least ``n``."""
+    n = max(n, 2)
+    while any(n % divisor == 0 for divisor in range(2, int(n**0.5) + 1)):
+        n += 1
+    return n
