@@ -38,8 +38,8 @@ SWEPT: dict[str, tuple[ModuleType, tuple[float, ...]]] = {
     "N_CONDITIONED": (mask_module, (1, 2, 3, 4)),
     "N_SHARES": (mask_module, (8, 12, 16, 24)),
     "N_POINTS": (root_module, (64, 128, 256, 512)),
-    "SHARP_CURVATURE": (posterior_methods, (0.5, 0.7, 1.0, 1.5, 3.0)),
-    "N_SHARP_PASSES": (posterior_methods, (31, 61, 101)),
+    "SHARP_CURVATURE": (posterior_methods, (0.25, 0.5, 1.0, 2.0)),
+    "N_SHARP_PASSES": (posterior_methods, (31, 73, 101)),
 }
 """Constants, where they are, and the values that are tried."""
 

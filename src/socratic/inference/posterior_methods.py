@@ -20,11 +20,11 @@ from socratic.numerics import is_recording
 PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
 POSTERIOR_METHODS: tuple[PosteriorMethod, ...] = ("auto", "log-moments", "expansion", "monte-carlo")
 
-SHARP_CURVATURE = 1.0
+SHARP_CURVATURE = 0.5
 """Curvature of a row's layers, in nats, from which ``"auto"`` takes balanced passes: below, log-moments are closer."""
 
-N_SHARP_PASSES = 61
-"""Balanced passes for such rows: about as close as 110 independent ones. A prime number balances them exactly."""
+N_SHARP_PASSES = 73
+"""Balanced passes for such rows: as close as 100 and more independent ones. A prime number balances them exactly."""
 
 SHARP_METHOD = "log-moments, balanced monte-carlo where sharp"
 """What a posterior says that was computed by both."""

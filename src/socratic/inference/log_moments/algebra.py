@@ -25,7 +25,7 @@ from socratic.inference.moments import MaskKind
 from socratic.numerics import finite_or_zero, scale_dtype
 
 _BLOCK_BYTES = {"cpu": 32 * 2**20}
-_DEVICE_BLOCK_BYTES = 512 * 2**20
+_DEVICE_BLOCK_BYTES = 2**30
 
 
 class LogMoments(NamedTuple):
