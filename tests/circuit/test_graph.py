@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import socratic
-from socratic.circuit.graph import Leaf, Product, Sum
+from socratic.circuit.nodes import Leaf, Product, Sum
 from socratic.distributions import Normal
 from socratic.families import Binomial, Categorical
 from tests.oracles import evaluate, topological
@@ -36,9 +36,9 @@ def test_nodes_compute_what_tensors_compute(name: str) -> None:
 
 
 def test_sharing_is_kept() -> None:
-    roots = socratic.rat_spn(4, 3, n_sums=2, n_leaves=2, depth=2).to_graph()
+    roots = socratic.rat_spn(4, 3, n_sums=2, n_leaves=2, depth=2).to_graph().roots
     assert len(roots) == 3
-    assert all(root.children is roots[0].children for root in roots)
+    assert all(isinstance(root, Sum) and root.children is roots[0].children for root in roots)
     nodes = topological(roots)
     sums = [node for node in nodes if isinstance(node, Sum)]
     inner = [node for node in sums if node not in roots]

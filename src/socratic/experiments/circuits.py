@@ -21,9 +21,10 @@ from socratic.experiments.pixels import Augmentation, PixelScaler
 from socratic.experiments.settings import CircuitRecipe
 from socratic.families import Gaussian
 from socratic.inference.likelihood import log_likelihood
-from socratic.inference.moments import MaskKind, tdi
+from socratic.inference.moments import tdi
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import dropout_posterior
+from socratic.inference.results import MaskKind
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, Rows, TrainingSettings

@@ -8,12 +8,14 @@ from typing import Any, Literal
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.log_moments import log_moment_posterior
-from socratic.inference.moments import MASK_KINDS, MaskKind, tdi
+from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior, log_class_prior
+from socratic.inference.results import MASK_KINDS, MaskKind
 from socratic.inference.rows import check_rows
 
 PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
@@ -21,7 +23,7 @@ POSTERIOR_METHODS: tuple[PosteriorMethod, ...] = ("auto", "log-moments", "expans
 
 
 def dropout_posterior(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.2,
@@ -39,7 +41,7 @@ def dropout_posterior(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is a missing value.
     dropout : float
@@ -52,7 +54,8 @@ def dropout_posterior(
         which a first, cheap pass is far from linear (sharp circuits) take a second, more careful one.
         ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good
         only where no single child holds much of a sum. ``"monte-carlo"``: ``n_passes`` sampled masks.
-        ``"auto"``: log-moments.
+        ``"auto"``: log-moments for a circuit; for a graph, which has no log-moments, expansion where its moments are
+        exact and monte-carlo where they are bounds.
     class_prior : (C,), optional
         Prior class probabilities; uniform by default.
     root_dropout : bool
@@ -76,9 +79,11 @@ def dropout_posterior(
     check_count("seed", seed, minimum=0)
     rows = check_rows(circuit, x)
     log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
-    leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
-    if method == "monte-carlo":
-        if leaf_uncertainty.relative is not None:
+    if isinstance(circuit, Graph) and method == "log-moments":
+        raise ValueError("method='log-moments' needs a Circuit; for a Graph use 'expansion', 'monte-carlo' or 'auto'")
+
+    def sampled() -> Posterior:
+        if leaf_variance is not None or leaf_covariance is not None:
             raise ValueError(
                 "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
                 "method='log-moments' or 'expansion'"
@@ -94,7 +99,10 @@ def dropout_posterior(
             seed=seed,
             chunk_size=chunk_size,
         )
-    if method == "expansion":
+
+    if method == "monte-carlo":
+        return sampled()
+    if method == "expansion" or isinstance(circuit, Graph):
         moments = tdi(
             circuit,
             rows,
@@ -105,7 +113,9 @@ def dropout_posterior(
             leaf_covariance=leaf_covariance,
             chunk_size=chunk_size,
         )
-        return moments.posterior(class_prior)
+        bounds = moments.method == "bounds"
+        return sampled() if method == "auto" and bounds else moments.posterior(class_prior)
+    leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
     return log_moment_posterior(
         circuit,
         rows,

@@ -1,0 +1,112 @@
+"""The compiled form of a graph: nodes numbered so that a level is a few dense gathers.
+
+Nodes are numbered from the leaves up, by level (one more than the highest child's), kind and number of children. The
+nodes that agree in all three are a *block*: their numbers are consecutive, their children a dense matrix, and the
+weights of a block of sums are consecutive entries of the graph's ``logits``. A query takes block after block, from the
+first to the last bottom up and in reverse top down; blocks of one level do not depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.nodes import Leaf, Node, Sum, children_of
+
+
+class Block(NamedTuple):
+    """Sums or products of one level with equally many children."""
+
+    level: int
+    is_sum: bool
+    start: int  # number of the first node
+    stop: int  # one more than the number of the last
+    arity: int  # children of each node
+    first_child: int  # where its rows begin in Levels.child_numbers
+    first_edge: int  # where its weights begin among all edges of sums
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.stop - self.start
+
+    def edges(self) -> slice:
+        """The edges of a block of sums, node by node."""
+        return slice(self.first_edge, self.first_edge + self.n_nodes * self.arity)
+
+    def tiles(self, size: int) -> Iterator[Block]:
+        """The block in pieces of at most ``size`` children."""
+        step = max(1, size // self.arity)
+        for skip in range(0, self.n_nodes, step):
+            yield self._replace(
+                start=self.start + skip,
+                stop=min(self.start + skip + step, self.stop),
+                first_child=self.first_child + skip * self.arity,
+                first_edge=self.first_edge + skip * self.arity,
+            )
+
+
+class Levels(NamedTuple):
+    """The wiring of a graph."""
+
+    blocks: tuple[Block, ...]  # bottom up
+    child_numbers: Tensor  # (all children,) numbers of the children of every inner node, block by block
+    sum_of_edge: Tensor  # (E,) which sum, counted from 0, an edge belongs to
+    edge_child: Tensor  # (E,) number of the child at an edge's end
+
+    def children_of(self, block: Block) -> Tensor:
+        """Numbers of the children of a block: (n, arity)."""
+        stop = block.first_child + block.n_nodes * block.arity
+        return self.child_numbers[block.first_child : stop].view(-1, block.arity)
+
+
+def number_nodes(order: Sequence[Node], leaves: Sequence[Node]) -> list[Node]:
+    """The nodes in the order of their numbers: ``leaves`` first, then level by level.
+
+    ``order`` lists all nodes, children before parents.
+    """
+    level: dict[int, int] = {}
+    for node in order:
+        level[id(node)] = 1 + max((level[id(child)] for child in children_of(node)), default=-1)
+    inner = [node for node in order if not isinstance(node, Leaf)]
+    inner.sort(key=lambda node: (level[id(node)], isinstance(node, Sum), len(children_of(node))))
+    return [*leaves, *inner]
+
+
+def compile_levels(nodes: Sequence[Node]) -> Levels:
+    """The wiring of nodes in the order of :func:`number_nodes`."""
+    number = {id(node): index for index, node in enumerate(nodes)}
+    level = [0] * len(nodes)
+    inner: list[tuple[int, list[int]]] = []
+    for index, node in enumerate(nodes):
+        if not isinstance(node, Leaf):
+            children = [number[id(child)] for child in node.children]
+            level[index] = 1 + max(level[child] for child in children)
+            inner.append((index, children))
+    blocks: list[Block] = []
+    flat: list[int] = []
+    edge_child: list[int] = []
+    sizes: list[int] = []
+    for (height, is_sum, arity), group in groupby(
+        inner, key=lambda item: (level[item[0]], isinstance(nodes[item[0]], Sum), len(item[1]))
+    ):
+        members = list(group)
+        start = members[0][0]
+        blocks.append(Block(height, is_sum, start, start + len(members), arity, len(flat), len(edge_child)))
+        here = [child for _, children in members for child in children]
+        flat += here
+        if is_sum:
+            edge_child += here
+            sizes += [arity] * len(members)
+    counts = torch.tensor(sizes, dtype=torch.long)
+    sum_of_edge = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    return Levels(
+        tuple(blocks),
+        torch.tensor(flat, dtype=torch.long),
+        sum_of_edge,
+        torch.tensor(edge_child, dtype=torch.long),
+    )
