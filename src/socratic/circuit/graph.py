@@ -50,6 +50,7 @@ class Graph(nn.Module):
     """
 
     child_numbers: Tensor
+    sum_numbers: Tensor
     sum_of_edge: Tensor
     edge_child: Tensor
     root_numbers: Tensor
@@ -71,7 +72,7 @@ class Graph(nn.Module):
         nodes = number_nodes(order, self.leaves.nodes)
         levels = compile_levels(nodes)
         self.blocks = levels.blocks
-        for name in ("child_numbers", "sum_of_edge", "edge_child"):
+        for name in ("child_numbers", "sum_numbers", "sum_of_edge", "edge_child"):
             self.register_buffer(name, getattr(levels, name), persistent=False)
         number = {id(node): index for index, node in enumerate(nodes)}
         self.register_buffer("root_numbers", torch.tensor([number[id(root)] for root in given]), persistent=False)
@@ -85,7 +86,7 @@ class Graph(nn.Module):
     @property
     def levels(self) -> Levels:
         """The wiring, on the graph's device."""
-        return Levels(self.blocks, self.child_numbers, self.sum_of_edge, self.edge_child)
+        return Levels(self.blocks, self.child_numbers, self.sum_numbers, self.sum_of_edge, self.edge_child)
 
     def log_weights(self) -> Tensor:
         """Logarithms of the normalised weights of all edges of sums: (E,)."""
@@ -177,7 +178,7 @@ class Graph(nn.Module):
     @property
     def n_sums(self) -> int:
         """Number of sums."""
-        return sum(block.n_nodes for block in self.blocks if block.is_sum)
+        return len(self.sum_numbers)
 
     @property
     def n_edges(self) -> int:

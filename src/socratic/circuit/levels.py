@@ -55,7 +55,8 @@ class Levels(NamedTuple):
 
     blocks: tuple[Block, ...]  # bottom up
     child_numbers: Tensor  # (all children,) numbers of the children of every inner node, block by block
-    sum_of_edge: Tensor  # (E,) which sum, counted from 0, an edge belongs to
+    sum_numbers: Tensor  # (sums,) numbers of the sums
+    sum_of_edge: Tensor  # (E,) which of the sums an edge belongs to
     edge_child: Tensor  # (E,) number of the child at an edge's end
 
     def children_of(self, block: Block) -> Tensor:
@@ -90,6 +91,7 @@ def compile_levels(nodes: Sequence[Node]) -> Levels:
     blocks: list[Block] = []
     flat: list[int] = []
     edge_child: list[int] = []
+    sums: list[int] = []
     sizes: list[int] = []
     for (height, is_sum, arity), group in groupby(
         inner, key=lambda item: (level[item[0]], isinstance(nodes[item[0]], Sum), len(item[1]))
@@ -101,12 +103,12 @@ def compile_levels(nodes: Sequence[Node]) -> Levels:
         flat += here
         if is_sum:
             edge_child += here
+            sums += range(start, start + len(members))
             sizes += [arity] * len(members)
-    counts = torch.tensor(sizes, dtype=torch.long)
-    sum_of_edge = torch.repeat_interleave(torch.arange(len(sizes)), counts)
     return Levels(
         tuple(blocks),
         torch.tensor(flat, dtype=torch.long),
-        sum_of_edge,
+        torch.tensor(sums, dtype=torch.long),
+        torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long)),
         torch.tensor(edge_child, dtype=torch.long),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
@@ -19,7 +17,7 @@ class Maker:
     def __init__(self, shape: str, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.shape = shape
-        self.n_features = int(self.rng.integers(2, 5)) if shape != "crossing" else int(self.rng.integers(3, 5))
+        self.n_features = int(self.rng.integers(3, 5)) if shape == "crossing" else int(self.rng.integers(2, 4))
         self.pools: dict[Scope, list[Node]] = {}
         self.splits: dict[Scope, tuple[Scope, Scope]] = {}
 
@@ -52,12 +50,12 @@ class Maker:
     def node(self, scope: Scope, depth: int) -> Node:
         """A node over a scope: one that is there already, or a new one."""
         pool = self.pools.setdefault(scope, [])
-        if self.shape != "tree" and pool and self.rng.random() < 0.6:
+        if self.shape != "tree" and pool and self.rng.random() < 0.75:
             return pool[int(self.rng.integers(len(pool)))]
         if depth == 0 or self.rng.random() < 0.15:
             made = self.product(scope, max(depth - 1, 0))
         else:
-            children = [self.product(scope, depth - 1) for _ in range(int(self.rng.integers(1, 3)))]
+            children = [self.product(scope, depth - 1) for _ in range(1 + int(self.rng.random() < 0.3))]
             if self.shape == "ancestor" and pool:  # a sum above a sum that others use too
                 children.append(pool[int(self.rng.integers(len(pool)))])
             made = self.sum(children)
@@ -70,7 +68,7 @@ class Maker:
         scope = tuple(range(self.n_features))
         n_classes = int(self.rng.integers(1, 4))
         if self.shape == "tree":
-            return tuple(self.sum([self.product(scope, 2) for _ in range(2)]) for _ in range(n_classes))
+            return tuple(self.sum([self.product(scope, 2) for _ in range(2)]) for _ in range(min(n_classes, 2)))
         children = [self.product(scope, 2) for _ in range(2)]
         roots: list[Node] = []
         for _ in range(n_classes):
@@ -93,8 +91,3 @@ def random_rows(n_rows: int, n_features: int, seed: int) -> np.ndarray:
     rows[:, 1::2] = rng.integers(0, 2, size=rows[:, 1::2].shape)
     rows[rng.random(rows.shape) < 0.2] = np.nan
     return rows
-
-
-def settings() -> list[tuple[str, bool]]:
-    """Both kinds of masks, with and without root dropout."""
-    return list(product(("edge", "unit"), (False, True)))

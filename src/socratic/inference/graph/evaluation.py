@@ -14,7 +14,7 @@ from socratic.circuit.graph import Graph
 from socratic.inference.rows import chunk_rows, map_chunks
 from socratic.numerics import finite_max, log_or_dead, scale_dtype
 
-TILE_ENTRIES = 2**19
+TILE_ENTRIES = 2**17
 """Children gathered at once, times rows: what fits a cache."""
 
 

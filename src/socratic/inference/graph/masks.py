@@ -31,26 +31,15 @@ class Masks(NamedTuple):
 
 def masks_of(graph: Graph, kind: MaskKind, root_dropout: bool) -> Masks:
     """Number the masks of a graph."""
-    masked_sum = torch.ones(graph.n_sums, dtype=torch.bool, device=graph.device)
+    masked_sum = torch.ones_like(graph.sum_numbers, dtype=torch.bool)
     if not root_dropout:
-        masked_sum[_root_sums(graph)] = False
+        masked_sum = ~torch.isin(graph.sum_numbers, graph.root_numbers)
     masked_edge = masked_sum[graph.sum_of_edge]
     group = torch.arange(graph.n_sums, device=graph.device)
     mask = torch.arange(graph.n_edges, device=graph.device)
     if kind == "unit":
         mask, group = _shared(graph, mask, group, masked_sum)
     return Masks(mask.masked_fill(~masked_edge, -1), group.masked_fill(~masked_sum, -1), graph.n_edges)
-
-
-def _root_sums(graph: Graph) -> Tensor:
-    """The roots that are sums, counted among all sums."""
-    found, first = [], 0
-    for block in graph.blocks:
-        if block.is_sum:
-            here = graph.root_numbers[(graph.root_numbers >= block.start) & (graph.root_numbers < block.stop)]
-            found.append(here - block.start + first)
-            first += block.n_nodes
-    return torch.cat(found) if found else graph.root_numbers[:0]
 
 
 def _shared(graph: Graph, mask: Tensor, group: Tensor, masked_sum: Tensor) -> tuple[Tensor, Tensor]:

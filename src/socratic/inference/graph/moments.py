@@ -146,21 +146,17 @@ class _Step:
         self.graph, self.values, self.log_weights, self.odds = graph, values, log_weights, odds  # (M, N), (E,), (E,)
         self.leaves, self.limit, self.dtype = leaves, limit, dtype  # (L, N)
 
-    def responsibilities(self, edges: slice, sums: Tensor, children: Tensor) -> Tensor:
-        """Shares (n, k, N) that the children with values (n, k, N) have in sums with values (n, N)."""
-        log_weights = self.log_weights[edges].view(*children.shape[:2], 1)
+    def responsibilities(self, log_weights: Tensor, sums: Tensor, children: Tensor) -> Tensor:
+        """Shares of children in their sums, from log-weights and log-values."""
         # A sum that is dead has no share in anything; its relative moments are 0 by convention.
-        return torch.exp((children + log_weights - finite_or_zero(sums).unsqueeze(1)).to(self.dtype))
+        return torch.exp((children + log_weights - finite_or_zero(sums)).to(self.dtype))
 
     def all_responsibilities(self) -> Tensor:
         """Those of all edges, and a row of ones: (E + 1, N)."""
-        parts = []
-        for block in self.graph.blocks:
-            if block.is_sum:
-                children = gather(self.values, self.graph.levels.children_of(block))
-                shares = self.responsibilities(block.edges(), self.values[block.start : block.stop], children)
-                parts.append(shares.flatten(0, 1))
-        return torch.cat([*parts, torch.ones_like(self.values[:1], dtype=self.dtype)])
+        sums = self.values[self.graph.sum_numbers[self.graph.sum_of_edge]]
+        children = self.values[self.graph.edge_child]
+        share = self.responsibilities(self.log_weights.unsqueeze(-1), sums, children)
+        return torch.cat([share, torch.ones_like(self.values[:1], dtype=self.dtype)])
 
     def variances(self, *, upper: bool) -> Tensor:
         """Relative variances (N, C) of the roots: without covariances, or with the largest possible ones."""
@@ -172,9 +168,11 @@ class _Step:
                 numbers = levels.children_of(tile)
                 below = gather(found, numbers)
                 if tile.is_sum:
-                    sums, children = self.values[tile.start : tile.stop], gather(self.values, numbers)
-                    share = self.responsibilities(tile.edges(), sums, children)
-                    odds = self.odds[tile.edges()].view(tile.n_nodes, tile.arity, 1)
+                    log_weights, odds = (
+                        part[tile.edges()].view(*numbers.shape, 1) for part in (self.log_weights, self.odds)
+                    )
+                    sums = self.values[tile.start : tile.stop].unsqueeze(1)
+                    share = self.responsibilities(log_weights, sums, gather(self.values, numbers))
                     total = _sum_variances(share, below, odds, upper)
                 else:
                     total = _joined(below)
