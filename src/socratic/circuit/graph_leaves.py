@@ -14,22 +14,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from socratic import distributions, families
 from socratic.circuit.nodes import Leaf
-from socratic.distributions import Distribution
-from socratic.families import Family, Parameters
+from socratic.distributions import Bernoulli as BernoulliLeaf
+from socratic.distributions import Categorical as CategoricalLeaf
+from socratic.distributions import Distribution, Normal
+from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian, Parameters
 from socratic.numerics import scale_dtype
 
 
 def family_of(distribution: Distribution) -> Family:
     """The family a leaf's distribution belongs to; variances are free."""
-    if isinstance(distribution, distributions.Normal):
-        return families.Gaussian(min_variance=0.0, max_variance=None)
-    if isinstance(distribution, distributions.Bernoulli):
-        return families.Bernoulli()
-    if isinstance(distribution, distributions.Categorical):
-        return families.Categorical(len(distribution.probabilities))
-    return families.Binomial(distribution.n_trials)
+    if isinstance(distribution, Normal):
+        return Gaussian(min_variance=0.0, max_variance=None)
+    if isinstance(distribution, BernoulliLeaf):
+        return Bernoulli()
+    if isinstance(distribution, CategoricalLeaf):
+        return Categorical(len(distribution.probabilities))
+    return Binomial(distribution.n_trials)
 
 
 def parameters_of(members: Sequence[Any]) -> dict[str, Tensor]:
@@ -38,10 +39,10 @@ def parameters_of(members: Sequence[Any]) -> dict[str, Tensor]:
     def column(values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
-    if isinstance(members[0], distributions.Normal):
+    if isinstance(members[0], Normal):
         variance = column([float(member.variance) for member in members])
         return {"mean": column([float(member.mean) for member in members]), "raw_variance": torch.log(variance)}
-    if isinstance(members[0], distributions.Categorical):
+    if isinstance(members[0], CategoricalLeaf):
         probabilities = torch.tensor([list(member.probabilities) for member in members], dtype=torch.float64)
         return {"logits": torch.log(probabilities / probabilities.sum(-1, keepdim=True)).unsqueeze(1)}
     return {"logit": torch.logit(column([float(member.probability) for member in members]))}
@@ -52,19 +53,19 @@ def log_density(family: Family, parameters: Parameters, values: Tensor) -> Tenso
 
     ``parameters`` are (n,) or (n, ...).
     """
-    if isinstance(family, families.Gaussian):
+    if isinstance(family, Gaussian):
         # Far outside any data the square would overflow and its gradient be no number: stop before.
         limit = torch.finfo(values.dtype).max ** 0.45
         deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
         variance = family.variance(parameters).unsqueeze(-1)
         return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
-    if isinstance(family, families.Categorical):
+    if isinstance(family, Categorical):
         return torch.log_softmax(parameters["logits"], dim=-1).gather(-1, values.long())
     logit = parameters["logit"].unsqueeze(-1)
     yes, no = functional.logsigmoid(logit), functional.logsigmoid(-logit)
-    if isinstance(family, families.Bernoulli):
+    if isinstance(family, Bernoulli):
         return torch.where(values == 1, yes, no)
-    if isinstance(family, families.Binomial):
+    if isinstance(family, Binomial):
         # Not a product where nothing happened: 0 times the logarithm of 0 is no number.
         misses = family.n_trials - values
         wide = values.to(scale_dtype(values))  # large logarithms of factorials cancel

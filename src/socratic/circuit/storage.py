@@ -65,7 +65,7 @@ def save(model: Circuit | Graph, path: str | os.PathLike[str]) -> None:
         write_tensors(Path(path), FORMAT, VERSION, model.state_dict(), model.to_config())
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Any:
+def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Circuit | Graph:
     """Read a circuit or graph that :meth:`Circuit.save` or :meth:`Graph.save` wrote.
 
     Returns

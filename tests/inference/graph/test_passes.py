@@ -25,14 +25,14 @@ def test_passes_have_the_exact_moments(masks: str, root_dropout: bool) -> None:
     with torch.no_grad():
         moments = socratic.tdi(graph, x, **settings)
     assert moments.method != "bounds"
-    n_passes = 4000
+    n_passes = 600
     passes = torch.stack(list(socratic.sample_log_likelihoods(graph, x, n_passes=n_passes, **settings)))
     relative = torch.exp(passes - moments.log_mean)
     score = (relative.mean(0) - 1.0) / torch.sqrt(moments.relative_variance / n_passes)
     assert score.abs().max() < 4.5
     deviation = relative - 1.0
     covariance = torch.einsum("pnc,pnd->ncd", deviation, deviation) / n_passes
-    torch.testing.assert_close(covariance, moments.relative_covariance, rtol=0.2, atol=0.05)
+    torch.testing.assert_close(covariance, moments.relative_covariance, rtol=0.35, atol=0.1)
 
 
 @pytest.mark.parametrize("masks", ["edge", "unit"])
@@ -44,16 +44,16 @@ def test_the_posterior_is_conditional_on_a_live_class(masks: str) -> None:
     )
     mean, std, dead = enumerate_masks(graph, [1.0], 0.6, masks, True).posterior([0.3, 0.7])
     found = socratic.monte_carlo_dropout(
-        graph, [[1.0]], dropout=0.6, masks=masks, root_dropout=True, class_prior=[0.3, 0.7], n_passes=4000
+        graph, [[1.0]], dropout=0.6, masks=masks, root_dropout=True, class_prior=[0.3, 0.7], n_passes=1000
     )
     assert found.dead is not None
-    np.testing.assert_allclose(found.mean[0], mean, atol=0.03)
-    np.testing.assert_allclose(found.std[0], std, atol=0.03)
-    assert float(found.dead[0]) == pytest.approx(dead, abs=0.03)
+    np.testing.assert_allclose(found.mean[0], mean, atol=0.05)
+    np.testing.assert_allclose(found.std[0], std, atol=0.05)
+    assert float(found.dead[0]) == pytest.approx(dead, abs=0.05)
 
 
 def test_masks_depend_on_the_seed_alone() -> None:
-    graph = Graph(random_roots("structured", 2))
+    graph = Graph(random_roots("structured", 1))
     x = random_rows(6, graph.n_features, 0)
     settings = {"dropout": 0.3, "leaf_dropout": 0.1, "n_passes": 20}
     whole = socratic.monte_carlo_dropout(graph, x, seed=3, **settings)
@@ -67,10 +67,8 @@ def test_masks_depend_on_the_seed_alone() -> None:
 
 def test_a_dropped_leaf_is_marginalised() -> None:
     graph = Graph(Leaf(0, Normal(0.0, 1.0)))
-    values = {
-        round(float(value), 4) for value in socratic.sample_log_likelihoods(graph, [[2.0]], leaf_dropout=0.5, seed=1)
-    }
-    assert values == {0.0, round(float(graph.log_likelihood([[2.0]])), 4)}
+    values = set(torch.cat(list(socratic.sample_log_likelihoods(graph, [[2.0]], leaf_dropout=0.5))).flatten().tolist())
+    assert values == {0.0, graph.log_likelihood([[2.0]]).item()}
 
 
 def test_training_draws_masks_for_each_row() -> None:
@@ -99,7 +97,7 @@ def test_the_posterior_by_every_method() -> None:
     x = random_rows(3, graph.n_features, 1)
     expansion = socratic.dropout_posterior(graph, x, dropout=0.05)
     assert expansion.method == "expansion"
-    sampled = socratic.dropout_posterior(graph, x, dropout=0.05, method="monte-carlo", n_passes=2000)
+    sampled = socratic.dropout_posterior(graph, x, dropout=0.05, method="monte-carlo", n_passes=500)
     torch.testing.assert_close(expansion.mean, sampled.mean, atol=0.05, rtol=0)
     with pytest.raises(ValueError, match="for a Graph use 'expansion', 'monte-carlo' or 'auto'"):
         socratic.dropout_posterior(graph, x, method="log-moments")
