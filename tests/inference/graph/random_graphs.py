@@ -73,7 +73,7 @@ class Maker:
         roots: list[Node] = []
         for _ in range(n_classes):
             more = [self.node(scope, 1)] if self.rng.random() < 0.5 else []
-            roots.append(self.sum(children + more))
+            roots.append(self.sum(children + more) if self.rng.random() < 0.85 else self.product(scope, 1))
         if self.rng.random() < 0.2:  # a root below another root
             roots.append(self.sum([roots[0], self.node(scope, 1)]))
         return tuple(roots)

@@ -247,18 +247,22 @@ class _Compiler:
 
     def _expand_two(self, a: int, b: int, rest: tuple[int, ...]) -> list[Term]:
         terms = []
+        others, start = self.children[b], self.first_edge[b]
+        twin = {mask: j for j in range(len(others)) if (mask := self.mask_of_edge[start + j]) >= 0}
+        random = [j for j, child in enumerate(others) if rest or self.factors[child]]
         for i, left in enumerate(self.children[a]):
             first = self.first_edge[a] + i
-            # A sum with itself is symmetric.
-            start = i if a == b else 0
-            self._spend(len(self.children[b]) - start)
-            for j in range(start, len(self.children[b])):
-                right, second = self.children[b][j], self.first_edge[b] + j
-                both = (*self.factors[left], *self.factors[right], *rest)
+            same = twin.get(self.mask_of_edge[first])
+            if rest or self.factors[left]:
+                places = [j for j in random if j >= i] if a == b else random  # a sum with itself is symmetric
+            else:  # certain: nothing but the mask is left
+                places = [] if same is None else [same]
+            self._spend(len(places))
+            for j in places:
+                both = (*self.factors[left], *self.factors[others[j]], *rest)
                 entry = self.state(both) if len(both) > 1 else _NOTHING
-                same_mask = self.mask_of_edge[first] == self.mask_of_edge[second] >= 0
-                if entry != _NOTHING or same_mask:
-                    terms.append(Term(first, second, entry, 2.0 if a == b and i != j else 1.0, same_mask))
+                if entry != _NOTHING or j == same:
+                    terms.append(Term(first, start + j, entry, 2.0 if a == b and i != j else 1.0, j == same))
         return terms
 
     def _spend(self, n_terms: int) -> None:
