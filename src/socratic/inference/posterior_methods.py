@@ -113,8 +113,9 @@ def dropout_posterior(
             leaf_covariance=leaf_covariance,
             chunk_size=chunk_size,
         )
-        bounds = moments.method == "bounds"
-        return sampled() if method == "auto" and bounds else moments.posterior(class_prior)
+        if method == "auto" and moments.method == "bounds" and leaf_variance is None:
+            return sampled()
+        return moments.posterior(class_prior)
     leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
     return log_moment_posterior(
         circuit,
