@@ -262,6 +262,16 @@ def test_gradients_are_those_of_finite_differences(shape: str) -> None:
     torch.testing.assert_close(graph.logits.grad, expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["independent", "upper"])
+def test_a_bound_that_was_asked_for_is_called_one(kind: str) -> None:
+    circuit = socratic.rat_spn(4, 2, n_sums=2, n_leaves=2, depth=2)
+    for model in (circuit, circuit.to_graph()):
+        moments = socratic.tdi(model, torch.zeros(1, 4), covariance=kind)
+        assert moments.method == kind
+        assert moments.reason == f"covariance='{kind}' was asked for"
+        assert moments.variance_bounds is None
+
+
 def test_bounds_give_no_posterior_and_no_covariance() -> None:
     moments = socratic.tdi(crossing(), [[0.0, 0.0, 0.0]], budget=3)
     assert moments.method == "bounds"

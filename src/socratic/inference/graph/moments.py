@@ -53,28 +53,26 @@ def graph_moments(
     masked = known.masked.to(rows.dtype)
     log_weights = graph.log_weights() + masked * math.log1p(-dropout)
     odds = masked * (dropout / (1.0 - dropout))
-    limit = saturation(rows.dtype)
     peaks: list[Tensor] = []
 
     def query(start: int, stop: int) -> tuple[Tensor, ...]:
         values = evaluate(graph, graph.leaves.log_density(rows[start:stop]), log_weights)
         leaves = None if prior is None else prior[start:stop].t()
-        step = _Step(graph, values, log_weights, odds, leaves, limit, rows.dtype)
+        chunk = _Chunk(graph, values, log_weights, odds, leaves, peaks)
         found: tuple[Tensor, ...]
         if choice.plan is not None:
-            found = (planned_covariances(step, choice.plan),)
+            found = (chunk.covariances(choice.plan),)
         elif choice.method == "bounds":
-            found = (step.variances(upper=False), step.variances(upper=True))
+            found = (chunk.variances(upper=False), chunk.variances(upper=True))
         else:
-            found = (step.variances(upper=choice.method == "upper"),)
-        peaks.extend(part.detach().amax() for part in found if part.numel())
+            found = (chunk.variances(upper=choice.method == "upper"),)
         return class_values(graph, values, rows.dtype), *found
 
-    entries = graph_values_per_row(graph) + 3 * graph.n_nodes
-    if choice.plan is not None:
-        entries = graph_values_per_row(graph) + graph.n_edges + 2 * choice.plan.n_entries
+    entries = graph_values_per_row(graph)
+    entries += 3 * graph.n_nodes if choice.plan is None else 7 * graph.n_edges + 2 * choice.plan.n_entries
     parts = map_chunks(query, len(rows), chunk_rows(graph, entries, chunk_size))
     log_mean, *found = (torch.cat(part) for part in zip(*parts, strict=True))
+    limit = saturation(rows.dtype)
     if not is_recording(rows) and any(bool(peak >= limit) for peak in peaks):
         warnings.warn(
             f"relative variances above {limit:.1g} were cut off there; use graph.double() or a smaller dropout",
@@ -130,21 +128,21 @@ def _choose(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int) -> 
     return Choice("multiset", f"{count}, up to {plan.largest} at once", plan)
 
 
-class _Step:
+class _Chunk:
     """One chunk of rows: values of all nodes, from which relative moments are computed."""
 
     def __init__(
         self,
         graph: Graph,
-        values: Tensor,
-        log_weights: Tensor,
-        odds: Tensor,
-        leaves: Tensor | None,
-        limit: float,
-        dtype: torch.dtype,
+        values: Tensor,  # (M, N)
+        log_weights: Tensor,  # (E,)
+        odds: Tensor,  # (E,) p / q of the masks, 0 without
+        leaves: Tensor | None,  # (L, N) relative variances
+        peaks: list[Tensor],
     ) -> None:
-        self.graph, self.values, self.log_weights, self.odds = graph, values, log_weights, odds  # (M, N), (E,), (E,)
-        self.leaves, self.limit, self.dtype = leaves, limit, dtype  # (L, N)
+        self.graph, self.values, self.log_weights, self.odds = graph, values, log_weights, odds
+        self.leaves, self.peaks = leaves, peaks
+        self.dtype, self.limit = odds.dtype, saturation(odds.dtype)
 
     def responsibilities(self, log_weights: Tensor, sums: Tensor, children: Tensor) -> Tensor:
         """Shares of children in their sums, from log-weights and log-values."""
@@ -177,7 +175,40 @@ class _Step:
                 else:
                     total = _joined(below)
                 found[tile.start : tile.stop] = total.clamp_max(self.limit)
+        self._note(found)
         return found[graph.root_numbers].t()
+
+    def covariances(self, plan: Plan) -> Tensor:
+        """Relative covariances (N, C, C) of the roots by a plan."""
+        share = self.all_responsibilities()
+        device, n_rows = share.device, share.shape[1]
+        odds = self.odds.amax() if self.odds.numel() else self.odds.new_zeros(())
+        found = share.new_zeros(plan.n_entries, n_rows)
+        for item in plan.steps:
+            if isinstance(item, LeafStep):
+                assert self.leaves is not None
+                found[item.start : item.stop] = self.leaves[item.leaves.to(device)]
+                continue
+            width = item.parts.shape[1] if isinstance(item, ProductStep) else 4 * item.entry.shape[1]
+            for skip in range(0, item.stop - item.start, size := max(1, tile_size(n_rows) // width)):
+                part = slice(skip, skip + size)
+                if isinstance(item, ProductStep):
+                    total = _joined(gather(found, item.parts[part].to(device)))
+                else:
+                    first, second, entry, factor, same_mask = (tensor[part].to(device) for tensor in item[2:])
+                    below = gather(found, entry)
+                    weight = gather(share, first) * gather(share, second) * factor.to(share).unsqueeze(-1)
+                    total = (weight * (below + (same_mask * odds).unsqueeze(-1) * (1.0 + below))).sum(1)
+                start = item.start + skip
+                found[start : start + len(total)] = total.clamp_max(self.limit)
+        self._note(found)
+        pairs = plan.pairs.to(device)
+        return found[pairs.flatten()].view(*pairs.shape, n_rows).permute(2, 0, 1)
+
+    def _note(self, found: Tensor) -> None:
+        """Remember the largest value, to tell whether any was cut off."""
+        if found.numel():
+            self.peaks.append(found.detach().amax())
 
 
 def _sum_variances(share: Tensor, below: Tensor, odds: Tensor, upper: bool) -> Tensor:
@@ -195,33 +226,6 @@ def _joined(parts: Tensor) -> Tensor:
         left, right = parts.unbind(1)
         return left + right + left * right
     return torch.expm1(torch.log1p(parts).sum(1))
-
-
-def planned_covariances(step: _Step, plan: Plan) -> Tensor:
-    """Relative covariances (N, C, C) of the roots by a plan."""
-    share = step.all_responsibilities()
-    device, n_rows = share.device, share.shape[1]
-    odds = step.odds.amax() if step.odds.numel() else step.odds.new_zeros(())
-    found = share.new_zeros(plan.n_entries, n_rows)
-    for item in plan.steps:
-        if isinstance(item, LeafStep):
-            assert step.leaves is not None
-            found[item.start : item.stop] = step.leaves[item.leaves.to(device)]
-            continue
-        width = item.parts.shape[1] if isinstance(item, ProductStep) else 4 * item.entry.shape[1]
-        for skip in range(0, item.stop - item.start, size := max(1, tile_size(n_rows) // width)):
-            part = slice(skip, skip + size)
-            if isinstance(item, ProductStep):
-                total = _joined(gather(found, item.parts[part].to(device)))
-            else:
-                first, second, entry, factor, same_mask = (tensor[part].to(device) for tensor in item[2:])
-                below = gather(found, entry)
-                weight = gather(share, first) * gather(share, second) * factor.to(share).unsqueeze(-1)
-                total = (weight * (below + (same_mask * odds).unsqueeze(-1) * (1.0 + below))).sum(1)
-            start = item.start + skip
-            found[start : start + len(total)] = total.clamp_max(step.limit)
-    pairs = plan.pairs.to(device)
-    return found[pairs.flatten()].view(*pairs.shape, n_rows).permute(2, 0, 1)
 
 
 def _leaf_prior(graph: Graph, rows: Tensor, leaf_variance: Any) -> Tensor | None:
