@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from socratic.circuit.graph_leaves import GraphLeaves
-from socratic.circuit.levels import Levels, compile_levels, number_nodes
+from socratic.circuit.levels import Levels, compile_levels
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
 from socratic.circuit.validity import check_nodes, topological
 from socratic.errors import check_count
@@ -69,8 +69,7 @@ class Graph(nn.Module):
         self.n_features = check_nodes(given, order, n_features)
         self.n_classes = len(given)
         self.leaves = GraphLeaves([node for node in order if isinstance(node, Leaf)], dtype)
-        nodes = number_nodes(order, self.leaves.nodes)
-        levels = compile_levels(nodes)
+        nodes, levels = compile_levels(order, self.leaves.nodes)
         self.blocks = levels.blocks
         for name in ("child_numbers", "sum_numbers", "sum_of_edge", "edge_child"):
             self.register_buffer(name, getattr(levels, name), persistent=False)
@@ -81,7 +80,7 @@ class Graph(nn.Module):
         self.column_families = self._families_of_columns()
         # What queries derive from the wiring alone, which never changes.
         self.derived: dict[tuple[object, ...], Any] = {}
-        self._snapshot = self._snap(tuple(nodes))
+        self._snapshot = self._snap(nodes)
 
     @property
     def levels(self) -> Levels:

@@ -65,47 +65,47 @@ class Levels(NamedTuple):
         return self.child_numbers[block.first_child : stop].view(-1, block.arity)
 
 
-def number_nodes(order: Sequence[Node], leaves: Sequence[Node]) -> list[Node]:
-    """The nodes in the order of their numbers: ``leaves`` first, then level by level.
+def compile_levels(order: Sequence[Node], leaves: Sequence[Leaf]) -> tuple[tuple[Node, ...], Levels]:
+    """Number the nodes, and wire them.
 
-    ``order`` lists all nodes, children before parents.
+    Parameters
+    ----------
+    order : sequence of nodes
+        All of them, children before parents.
+    leaves : sequence of Leaf
+        The leaves in the order they are to be numbered in.
+
+    Returns
+    -------
+    tuple of nodes, Levels
+        The nodes in the order of their numbers, and their wiring.
     """
     level: dict[int, int] = {}
     for node in order:
         level[id(node)] = 1 + max((level[id(child)] for child in children_of(node)), default=-1)
-    inner = [node for node in order if not isinstance(node, Leaf)]
-    inner.sort(key=lambda node: (level[id(node)], isinstance(node, Sum), len(children_of(node))))
-    return [*leaves, *inner]
 
+    def key(node: Node) -> tuple[int, bool, int]:
+        return level[id(node)], isinstance(node, Sum), len(children_of(node))
 
-def compile_levels(nodes: Sequence[Node]) -> Levels:
-    """The wiring of nodes in the order of :func:`number_nodes`."""
+    inner = sorted((node for node in order if not isinstance(node, Leaf)), key=key)
+    nodes = (*leaves, *inner)
     number = {id(node): index for index, node in enumerate(nodes)}
-    level = [0] * len(nodes)
-    inner: list[tuple[int, list[int]]] = []
-    for index, node in enumerate(nodes):
-        if not isinstance(node, Leaf):
-            children = [number[id(child)] for child in node.children]
-            level[index] = 1 + max(level[child] for child in children)
-            inner.append((index, children))
     blocks: list[Block] = []
     flat: list[int] = []
     edge_child: list[int] = []
     sums: list[int] = []
     sizes: list[int] = []
-    for (height, is_sum, arity), group in groupby(
-        inner, key=lambda item: (level[item[0]], isinstance(nodes[item[0]], Sum), len(item[1]))
-    ):
+    for (height, is_sum, arity), group in groupby(inner, key=key):
         members = list(group)
-        start = members[0][0]
+        start = number[id(members[0])]
         blocks.append(Block(height, is_sum, start, start + len(members), arity, len(flat), len(edge_child)))
-        here = [child for _, children in members for child in children]
+        here = [number[id(child)] for node in members for child in children_of(node)]
         flat += here
         if is_sum:
             edge_child += here
             sums += range(start, start + len(members))
             sizes += [arity] * len(members)
-    return Levels(
+    return nodes, Levels(
         tuple(blocks),
         torch.tensor(flat, dtype=torch.long),
         torch.tensor(sums, dtype=torch.long),
