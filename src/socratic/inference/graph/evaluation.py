@@ -7,12 +7,16 @@ E edges of sums.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from socratic.circuit.graph import Graph
+from socratic.circuit.levels import Block
 from socratic.inference.rows import chunk_rows, map_chunks
-from socratic.numerics import finite_max, log_or_dead, scale_dtype
+from socratic.numerics import finite_max, finite_or_zero, scale_dtype
 
 TILE_ENTRIES = 2**17
 """Children gathered at once, times rows: what fits a cache."""
@@ -34,23 +38,65 @@ def evaluate(graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
     Tensor (M, N)
         By number of node, in the type of :func:`~socratic.numerics.scale_dtype`.
     """
-    dtype, n_rows = leaves.dtype, leaves.shape[1]
-    values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
-    values[: graph.n_leaves] = leaves
     if log_weights.ndim == 1:
         log_weights = log_weights.unsqueeze(-1)
-    levels = graph.levels
-    for block in levels.blocks:
-        for tile in block.tiles(tile_size(n_rows)):
-            terms = gather(values, levels.children_of(tile))
-            if not tile.is_sum:
-                values[tile.start : tile.stop] = terms.sum(1)
-                continue
-            terms = terms + log_weights[tile.edges()].view(tile.n_nodes, tile.arity, -1)
-            top = finite_max(terms, dim=1)  # after masking: were it a dropped child's, the rest could underflow
-            total = torch.exp((terms - top).to(dtype)).sum(1)
-            values[tile.start : tile.stop] = log_or_dead(total) + top.squeeze(1)
+    values: Tensor = _Evaluation.apply(graph, leaves, log_weights)
     return values
+
+
+class _Evaluation(torch.autograd.Function):
+    """Bottom up for values, top down for gradients: one buffer each, written in place."""
+
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
+        """Log-values of all nodes."""
+        n_rows, levels = leaves.shape[1], graph.levels
+        values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
+        values[: graph.n_leaves] = leaves
+        for block in levels.blocks:
+            for tile in block.tiles(tile_size(n_rows)):
+                terms = gather(values, levels.children_of(tile))
+                if not tile.is_sum:
+                    values[tile.start : tile.stop] = terms.sum(1)
+                    continue
+                terms += _of_tile(log_weights, tile)
+                top = finite_max(terms, dim=1)  # after masking: were it a dropped child's, the rest could underflow
+                total = torch.exp((terms - top).to(leaves.dtype)).sum(1)
+                values[tile.start : tile.stop] = torch.log(total) + top.squeeze(1)
+        ctx.graph = graph
+        ctx.save_for_backward(values, log_weights)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        """Gradients of the leaves and of the log-weights.
+
+        A sum passes its gradient on by responsibilities, which are 0 where it is dead; a product to all its children.
+        """
+        graph: Graph = ctx.graph
+        values, log_weights = ctx.saved_tensors
+        n_rows, levels, dtype = values.shape[1], graph.levels, log_weights.dtype
+        flow = gradient.clone()
+        of_weights = torch.zeros_like(log_weights)
+        for block in reversed(levels.blocks):
+            for tile in block.tiles(tile_size(n_rows)):
+                numbers = levels.children_of(tile)
+                share = flow[tile.start : tile.stop].unsqueeze(1).expand(*numbers.shape, n_rows)
+                if tile.is_sum:
+                    own = finite_or_zero(values[tile.start : tile.stop]).unsqueeze(1)
+                    terms = gather(values, numbers) + _of_tile(log_weights, tile)
+                    share = share * torch.exp((terms - own).to(dtype))
+                    of_weights[tile.edges()] = (
+                        share.flatten(0, 1).sum_to_size(numbers.numel(), log_weights.shape[1]).to(dtype)
+                    )
+                flow.index_add_(0, numbers.flatten(), share.flatten(0, 1))
+        return None, flow[: graph.n_leaves].to(dtype), of_weights
+
+
+def _of_tile(log_weights: Tensor, tile: Block) -> Tensor:
+    """The log-weights (n, arity, 1 or N) of a tile of sums."""
+    return log_weights[tile.edges()].view(tile.n_nodes, tile.arity, -1)
 
 
 def gather(values: Tensor, numbers: Tensor) -> Tensor:

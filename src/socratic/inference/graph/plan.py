@@ -134,7 +134,7 @@ class _Compiler:
 
     def _scopes(self, graph: Graph) -> list[int]:
         """The variables of each node, as bit sets."""
-        scope = [1 << leaf.variable for leaf in graph.leaves.nodes]
+        scope = [1 << int(leaf.variable) for leaf in graph.leaves.nodes]
         for children in self.children.values():
             bits = 0
             for child in children:
