@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 import socratic
+from benchmarks.graphs import graph_rows
 from benchmarks.timing import as_graph, median_seconds, peak_memory_mb, ratio
 
 PAPER_SIZE: dict[str, Any] = {"n_classes": 10, "n_sums": 20, "n_leaves": 20, "depth": 5, "n_repetitions": 5}
@@ -112,7 +113,7 @@ def cpu_rows() -> list[Row]:
     x = torch.randn(BATCH, 784)
     for masks in ("edge", "unit"):
         rows += dropout_rows(circuit, x, masks)
-    return rows + memory_rows()
+    return rows + memory_rows() + graph_rows()
 
 
 def cuda_rows() -> list[Row]:

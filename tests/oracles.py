@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from socratic.circuit.graph import Leaf, Node, Product, Sum
+from socratic.circuit.graph import Graph
+from socratic.circuit.nodes import Leaf, Node, Product, Sum
+
+Roots = Sequence[Node] | Graph
 
 
 @dataclass(frozen=True)
@@ -41,22 +45,33 @@ class Enumeration:
         return mean, np.sqrt(probability @ (share - mean) ** 2), float(self.probability[~alive].sum())
 
 
-def edges_to_mask(roots: Sequence[Sum], masks: str, root_dropout: bool) -> dict[tuple[int, int, int], int]:
-    """Number of the mask of each edge (sum, child position), keyed by (sum id, group id, position)."""
-    numbers: dict[tuple[int, ...], int] = {}
-    result: dict[tuple[int, int, int], int] = {}
-    root_ids = {id(root) for root in roots}
+def edges_to_mask(roots: Roots, masks: str, root_dropout: bool) -> dict[tuple[int, int], int]:
+    """Number of the mask of each edge, keyed by (sum id, position of the child).
+
+    With unit masks, sums over one set of children have one mask for each child (for each occurrence of it). Without
+    root dropout root sums have no masks, also where they are below another root.
+    """
+    numbers: dict[object, int] = {}
+    result: dict[tuple[int, int], int] = {}
+    root_ids = {id(root) for root in nodes_of(roots)}
     for node in topological(roots):
         if not isinstance(node, Sum) or (id(node) in root_ids and not root_dropout):
             continue
-        group = id(node) if masks == "edge" else hash(tuple(id(child) for child in node.children))
-        for position in range(len(node.children)):
-            number = numbers.setdefault((group, position), len(numbers))
-            result[id(node), group, position] = number
+        seen: Counter[int] = Counter()
+        for position, child in enumerate(node.children):
+            group: object = id(node) if masks == "edge" else tuple(sorted(id(child) for child in node.children))
+            place: object = position if masks == "edge" else (id(child), seen[id(child)])
+            seen[id(child)] += 1
+            result[id(node), position] = numbers.setdefault((group, place), len(numbers))
     return result
 
 
-def topological(roots: Sequence[Node]) -> list[Node]:
+def nodes_of(roots: Roots) -> tuple[Node, ...]:
+    """The roots of a graph, or roots as they are."""
+    return roots.roots if isinstance(roots, Graph) else tuple(roots)
+
+
+def topological(roots: Roots) -> list[Node]:
     """All nodes, children before parents."""
     order: dict[int, Node] = {}
 
@@ -68,23 +83,23 @@ def topological(roots: Sequence[Node]) -> list[Node]:
                 visit(child)
         order[id(node)] = node
 
-    for root in roots:
+    for root in nodes_of(roots):
         visit(root)
     return list(order.values())
 
 
-def count_masks(roots: Sequence[Sum], masks: str, root_dropout: bool) -> int:
+def count_masks(roots: Roots, masks: str, root_dropout: bool) -> int:
     return len(set(edges_to_mask(roots, masks, root_dropout).values()))
 
 
-def evaluate(roots: Sequence[Sum], row: Sequence[float]) -> np.ndarray:
+def evaluate(roots: Roots, row: Sequence[float]) -> np.ndarray:
     """Log-likelihoods (C,) of one row, node by node."""
     enumeration = enumerate_masks(roots, row, dropout=0.0, masks="edge", root_dropout=False, n_masks=0)
     return np.log(enumeration.values[0])
 
 
 def enumerate_masks(
-    roots: Sequence[Sum],
+    roots: Roots,
     row: Sequence[float],
     dropout: float,
     masks: str,
@@ -108,7 +123,6 @@ def enumerate_masks(
     kept = bits[:, :n_masks].sum(1)
     probability = (1.0 - dropout) ** kept * dropout ** (n_masks - kept) * 0.5**n_coins
     values: dict[int, np.ndarray] = {}
-    masked = {(sum_id, position): number for (sum_id, _, position), number in edges.items()}
     for node in topological(roots):
         if isinstance(node, Leaf):
             values[id(node)] = np.full(len(bits), np.exp(node.log_density(row)))
@@ -120,8 +134,8 @@ def enumerate_masks(
         else:
             total = np.zeros(len(bits))
             for position, (child, weight) in enumerate(zip(node.children, node.weights, strict=True)):
-                number = masked.get((id(node), position))
+                number = edges.get((id(node), position))
                 mask = 1.0 if number is None else bits[:, number]
                 total = total + weight * mask * values[id(child)]
             values[id(node)] = total
-    return Enumeration(np.stack([values[id(root)] for root in roots], axis=1), probability)
+    return Enumeration(np.stack([values[id(root)] for root in nodes_of(roots)], axis=1), probability)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from socratic import families as families
     from socratic import shifts as shifts
     from socratic.circuit import Circuit as Circuit
+    from socratic.circuit import Graph as Graph
     from socratic.circuit import Leaf as Leaf
     from socratic.circuit import Product as Product
     from socratic.circuit import Sum as Sum
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from socratic.structure import spatial_binary_trees as spatial_binary_trees
 
 _HOMES = {
-    "socratic.circuit": ("Circuit", "Leaf", "Product", "Sum", "load", "rat_spn", "spatial_spn"),
+    "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "load", "rat_spn", "spatial_spn"),
     "socratic.inference": (
         "Moments",
         "Posterior",

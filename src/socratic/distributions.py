@@ -1,6 +1,6 @@
 """Distributions of single leaf nodes: frozen, tiny, in plain Python floats.
 
-They are what the node view of a circuit (:mod:`socratic.circuit.graph`) is made of. The tensor code does not
+They are what the node view of a circuit (:mod:`socratic.circuit.nodes`) is made of. The tensor code does not
 use them, so each is a check on the other.
 """
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import torch
 
 import socratic
-from socratic.circuit.graph import Leaf, Product, Sum
-from socratic.distributions import Normal
+from socratic import Graph
+from socratic.circuit.nodes import Leaf, Product, Sum
+from socratic.distributions import Bernoulli, Normal
 from socratic.families import Binomial, Categorical
 from tests.oracles import evaluate, topological
 
@@ -36,9 +38,9 @@ def test_nodes_compute_what_tensors_compute(name: str) -> None:
 
 
 def test_sharing_is_kept() -> None:
-    roots = socratic.rat_spn(4, 3, n_sums=2, n_leaves=2, depth=2).to_graph()
+    roots = socratic.rat_spn(4, 3, n_sums=2, n_leaves=2, depth=2).to_graph().roots
     assert len(roots) == 3
-    assert all(root.children is roots[0].children for root in roots)
+    assert len({id(root.children) for root in roots if isinstance(root, Sum)}) == 1
     nodes = topological(roots)
     sums = [node for node in nodes if isinstance(node, Sum)]
     inner = [node for node in sums if node not in roots]
@@ -64,3 +66,58 @@ def test_nodes_are_frozen_and_compare_by_identity() -> None:
 
 def test_a_missing_value_is_marginalised() -> None:
     assert Leaf(1, Normal(0.0, 1.0)).log_density([0.5, math.nan]) == 0.0
+
+
+def small() -> tuple[Sum, Sum]:
+    shared = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 2.0))), (0.25, 0.75))
+    part = Product((shared, Leaf(1, Bernoulli(0.3))))
+    other = Product((shared, Leaf(1, Bernoulli(0.6))))
+    return Sum((part, other), (0.5, 0.5)), Sum((other, part), (0.1, 0.9))
+
+
+def test_sizes() -> None:
+    graph = Graph(small(), n_features=4)
+    assert (graph.n_features, graph.n_classes, graph.n_nodes, graph.n_leaves) == (4, 2, 9, 4)
+    assert (graph.n_sums, graph.n_edges) == (3, 6)
+    assert graph.n_parameters == 6 + 2 * 2 + 2
+    assert graph.dtype == torch.float32
+    assert Graph(small(), dtype=torch.float64).dtype == torch.float64
+    assert Graph(small()).double().log_likelihood([[0.0, 1.0]]).dtype == torch.float64
+    assert Graph(small()[0]).n_classes == 1
+    assert "n_nodes=9" in repr(graph)
+
+
+def test_roots_are_the_given_ones_until_a_parameter_changes() -> None:
+    given = small()
+    graph = Graph(given)
+    assert all(found is root for found, root in zip(graph.roots, given, strict=True))
+    assert graph.double().roots[0] is given[0]
+    assert copy.deepcopy(graph).roots[0] is given[0]
+    with torch.no_grad():
+        graph.logits.add_(torch.arange(6.0))
+    changed = graph.roots
+    assert changed[0] is not given[0]
+    assert graph.roots[0] is changed[0]  # and stay until the next change
+    assert given[0].weights == (0.5, 0.5)
+    again = Graph(changed, dtype=torch.float64)
+    x = [[0.3, 1.0], [math.nan, 0.0]]
+    torch.testing.assert_close(again(x), graph(x))
+    for masks in ("edge", "unit"):  # what was shared still is
+        torch.testing.assert_close(
+            socratic.tdi(again, x, masks=masks).relative_covariance,
+            socratic.tdi(graph, x, masks=masks).relative_covariance,
+        )
+
+
+def test_a_graph_keeps_the_type_and_the_columns_of_its_circuit() -> None:
+    circuit = socratic.rat_spn(5, 2, n_sums=2, n_leaves=2, depth=1).double()
+    graph = circuit.to_graph()
+    assert graph.dtype == torch.float64
+    assert graph.n_features == 5
+    assert graph.n_classes == 2
+
+
+def test_children_may_be_lists() -> None:
+    leaves = [Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))]
+    graph = Graph([Sum(leaves, [0.5, 0.5])])
+    assert graph.n_nodes == 3

@@ -53,6 +53,7 @@ def reconfigure(path: Path, **changes: object) -> None:
 def test_a_saved_circuit_comes_back_to_the_last_bit(circuit: socratic.Circuit, tmp_path: Path) -> None:
     circuit.save(tmp_path / "model")
     loaded = socratic.load(tmp_path / "model")
+    assert isinstance(loaded, socratic.Circuit)
     assert loaded.dtype == circuit.dtype
     assert loaded.to_config() == circuit.to_config()
     x = torch.ones(2, circuit.n_features)
@@ -197,4 +198,6 @@ def test_settings_given_as_numpy_numbers_can_be_saved(tmp_path: Path) -> None:
     leaf = [Categorical(np.int64(3)), Binomial(np.int32(4)), Gaussian(np.float32(0.5), np.float64(2.0))]
     circuit = socratic.rat_spn(np.int64(3), np.int64(2), depth=1, leaf=leaf, seed=np.int64(3))
     circuit.save(tmp_path / "model")
-    assert socratic.load(tmp_path / "model").to_config() == circuit.to_config()
+    loaded = socratic.load(tmp_path / "model")
+    assert isinstance(loaded, socratic.Circuit)
+    assert loaded.to_config() == circuit.to_config()

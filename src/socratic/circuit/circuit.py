@@ -17,7 +17,7 @@ from socratic.families import Family, as_family, family_from_dict
 from socratic.structure.region_graph import RegionGraph
 
 if TYPE_CHECKING:
-    from socratic.circuit.graph import Sum
+    from socratic.circuit.graph import Graph
 
 LeafSpec = str | Family | Sequence[str | Family]
 
@@ -120,17 +120,23 @@ class Circuit(nn.Module):
         """The same as :meth:`log_likelihood`."""
         return self.log_likelihood(x)
 
-    def to_graph(self) -> tuple[Sum, ...]:
-        """The class roots as ``Leaf``, ``Product`` and ``Sum`` nodes that share what the circuit shares."""
-        from socratic.circuit.graph import unroll
+    def to_graph(self) -> Graph:
+        """The same model as a graph of ``Leaf``, ``Product`` and ``Sum`` nodes that share what the circuit shares."""
+        from socratic.circuit.graph import Graph
+        from socratic.circuit.unroll import unroll
 
-        return unroll(self)
+        return Graph(unroll(self), self.n_features, dtype=self.dtype).to(self.device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the circuit to ``path``; :func:`socratic.load` reads it back."""
         from socratic.circuit.storage import save
 
         save(self, path)
+
+    @property
+    def column_families(self) -> tuple[tuple[Family, ...], ...]:
+        """The families of the leaves of each column, for checks of rows."""
+        return tuple((family,) for family in self.leaves.families)
 
     @property
     def n_parameters(self) -> int:

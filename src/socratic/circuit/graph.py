@@ -1,103 +1,204 @@
-"""The node view: circuits as ``Leaf``, ``Product`` and ``Sum`` nodes, frozen and tiny.
-
-Nodes compare by identity: a node used twice is shared, two equal nodes are not.
-"""
+"""Circuits of any shape: a directed acyclic graph of leaves, products and sums, compiled for batches."""
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
-from socratic.circuit.layout import Span
-from socratic.distributions import Distribution
-
-if TYPE_CHECKING:
-    from socratic.circuit.circuit import Circuit
-    from socratic.circuit.layers import SumProductLayer
-
-
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """A univariate distribution of one variable (a column index)."""
-
-    variable: int
-    distribution: Distribution
-
-    def log_density(self, row: Sequence[float]) -> float:
-        """Log-density of one input row; 0 where the leaf's variable is missing (NaN)."""
-        value = float(row[self.variable])
-        return 0.0 if math.isnan(value) else self.distribution.log_density(value)
+from socratic.circuit.graph_leaves import GraphLeaves
+from socratic.circuit.levels import Levels, compile_levels
+from socratic.circuit.nodes import Leaf, Node, Product, Sum
+from socratic.circuit.validity import check_nodes, topological
+from socratic.errors import check_count
+from socratic.families import Family
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
-    """The product of nodes with disjoint scopes."""
+class _Snapshot(NamedTuple):
+    """Nodes and the parameters they were made with. Copies of a graph share it: a copy would follow the nodes down."""
 
-    children: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    parameters: dict[str, Tensor]
 
-
-@dataclass(frozen=True, eq=False)
-class Sum:
-    """A mixture of nodes with one scope; the weights are positive and add up to 1."""
-
-    children: tuple[Node, ...]
-    weights: tuple[float, ...]
+    def __deepcopy__(self, memo: object) -> _Snapshot:
+        return self
 
 
-Node = Leaf | Product | Sum
+class Graph(nn.Module):
+    """A smooth and decomposable circuit of any shape, with one root for each class.
 
+    Nodes are numbered: leaves first, then level by level (:mod:`socratic.circuit.levels`). Queries are functions over
+    :attr:`leaves`, :attr:`levels`, :attr:`root_numbers` and :meth:`log_weights`.
 
-@torch.no_grad()
-def unroll(circuit: Circuit) -> tuple[Sum, ...]:
-    """The class roots of a tensor circuit as nodes.
+    Parameters
+    ----------
+    roots : Node or sequence of nodes
+        The root, or one root for each class. A node that occurs several times is shared.
+    n_features : int, optional
+        Number of columns of the rows (V); by default one more than the largest variable.
+    dtype : torch.dtype, optional
+        Floating-point type of the parameters, torch's default type by default.
 
-    A leaf region of several variables becomes products of leaves. The sums of a region share one tuple of
-    children, so sharing can be read off by identity.
+    Raises
+    ------
+    ValueError
+        If the nodes are no circuit: a cycle, a sum that is not smooth, a product that is not decomposable, weights
+        that are not positive or do not add up to 1. The message names the node by its path from a root.
     """
-    weights = circuit.weights()
-    levels: list[list[tuple[Node, ...]]] = [_leaf_nodes(circuit)]
-    for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
-        rows = layer_weights.tolist()
-        levels.append(
-            [
-                tuple(Sum(children, tuple(row)) for row in rows[fold])
-                for fold, children in enumerate(_products(layer, levels))
-            ]
-        )
-    shared: list[Node] = []
-    rows_of_class: list[list[float]] = [[] for _ in range(circuit.n_classes)]
-    for branch, branch_weights in zip(circuit.root_branches(), weights.roots, strict=True):
-        for fold, children in enumerate(_products(branch, levels)):
-            shared.extend(children)
-            for row, weights_of_class in zip(rows_of_class, branch_weights[fold].tolist(), strict=True):
-                row.extend(weights_of_class)
-    children = tuple(shared)
-    return tuple(Sum(children, tuple(row)) for row in rows_of_class)
 
+    child_numbers: Tensor
+    sum_numbers: Tensor
+    sum_of_edge: Tensor
+    edge_child: Tensor
+    root_numbers: Tensor
 
-def _leaf_nodes(circuit: Circuit) -> list[tuple[Node, ...]]:
-    layer = circuit.leaves
-    regions: list[tuple[Node, ...]] = []
-    for region, scope in enumerate(layer.scopes):
-        nodes: list[Node] = []
-        for index in range(layer.n_nodes):
-            leaves = tuple(Leaf(v, layer.distribution(region, v, index)) for v in scope)
-            nodes.append(leaves[0] if len(leaves) == 1 else Product(leaves))
-        regions.append(tuple(nodes))
-    return regions
+    def __init__(
+        self, roots: Node | Sequence[Node], n_features: int | None = None, *, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        given = (roots,) if isinstance(roots, (Leaf, Product, Sum)) else tuple(roots)
+        if not given:
+            raise ValueError("roots must hold at least one node")
+        if n_features is not None:
+            n_features = check_count("n_features", n_features)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        order = topological(given)
+        self.n_features = check_nodes(given, order, n_features)
+        self.n_classes = len(given)
+        self.leaves = GraphLeaves([node for node in order if isinstance(node, Leaf)], dtype)
+        nodes, levels = compile_levels(order, self.leaves.nodes)
+        self.blocks = levels.blocks
+        for name in ("child_numbers", "sum_numbers", "sum_of_edge", "edge_child"):
+            self.register_buffer(name, getattr(levels, name), persistent=False)
+        number = {id(node): index for index, node in enumerate(nodes)}
+        self.register_buffer("root_numbers", torch.tensor([number[id(root)] for root in given]), persistent=False)
+        weights = [weight for node in nodes if isinstance(node, Sum) for weight in node.weights]
+        self.logits = nn.Parameter(torch.log(torch.tensor(weights, dtype=torch.float64)).to(dtype))
+        self.column_families = self._families_of_columns()
+        # What queries derive from the wiring alone, which never changes.
+        self.derived: dict[tuple[object, ...], Any] = {}
+        self._snapshot = self._snap(nodes)
 
+    @property
+    def levels(self) -> Levels:
+        """The wiring, on the graph's device."""
+        return Levels(self.blocks, self.child_numbers, self.sum_numbers, self.sum_of_edge, self.edge_child)
 
-def _products(layer: SumProductLayer, levels: list[list[tuple[Node, ...]]]) -> list[tuple[Node, ...]]:
-    def nodes(span: Span) -> list[tuple[Node, ...]]:
-        return levels[span.layer][span.start : span.stop]
+    def log_weights(self) -> Tensor:
+        """Logarithms of the normalised weights of all edges of sums: (E,)."""
+        shape = (self.n_sums,)
+        top = self.logits.detach().new_full(shape, -torch.inf)
+        top = top.scatter_reduce(0, self.sum_of_edge, self.logits.detach(), "amax")
+        shifted = self.logits - top[self.sum_of_edge]
+        total = self.logits.new_zeros(shape).index_add(0, self.sum_of_edge, torch.exp(shifted))
+        return shifted - torch.log(total)[self.sum_of_edge]
 
-    if layer.right is None:
-        return nodes(layer.left)
-    both = zip(nodes(layer.left), nodes(layer.right), strict=True)
-    if layer.all_pairs:
-        return [tuple(Product((a, b)) for a in left for b in right) for left, right in both]
-    return [tuple(Product((a, b)) for a, b in zip(left, right, strict=True)) for left, right in both]
+    def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
+        """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
+
+        NaN is a missing value and is marginalised exactly. See
+        :func:`socratic.inference.likelihood.log_likelihood`.
+        """
+        from socratic.inference.likelihood import log_likelihood
+
+        return log_likelihood(self, x, chunk_size=chunk_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same as :meth:`log_likelihood`."""
+        return self.log_likelihood(x)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to ``path``; :func:`socratic.load` reads it back."""
+        from socratic.circuit.storage import save
+
+        save(self, path)
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The roots as nodes with the present parameters.
+
+        The nodes the graph was built from, as long as no parameter has changed; new ones, which share alike, after.
+        """
+        nodes = self.nodes
+        return tuple(nodes[number] for number in self.root_numbers.tolist())
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes with the present parameters, in the order of their numbers; see :attr:`roots`."""
+        known = self._snapshot.parameters
+        if not all(torch.equal(known[name].to(value), value.detach()) for name, value in self.named_parameters()):
+            self._snapshot = self._snap(self._current_nodes())
+        return self._snapshot.nodes
+
+    def _snap(self, nodes: tuple[Node, ...]) -> _Snapshot:
+        return _Snapshot(nodes, {name: value.detach().clone() for name, value in self.named_parameters()})
+
+    @torch.no_grad()
+    def _current_nodes(self) -> tuple[Node, ...]:
+        nodes: list[Node] = [
+            Leaf(old.variable, distribution)
+            for old, distribution in zip(self.leaves.nodes, self.leaves.distributions(), strict=True)
+        ]
+        weights = torch.exp(self.log_weights().double()).tolist()
+        # Sums that had one tuple of children keep having one.
+        tuples: dict[tuple[int, ...], tuple[Node, ...]] = {}
+        for block in self.blocks:
+            edge = block.first_edge
+            for numbers in self.levels.children_of(block).tolist():
+                children = tuples.setdefault(tuple(numbers), tuple(nodes[number] for number in numbers))
+                if block.is_sum:
+                    nodes.append(Sum(children, tuple(weights[edge : edge + block.arity])))
+                    edge += block.arity
+                else:
+                    nodes.append(Product(children))
+        return tuple(nodes)
+
+    def _families_of_columns(self) -> tuple[tuple[Family, ...], ...]:
+        """The families of the leaves of each column; a column without leaves has none."""
+        found: list[dict[Family, None]] = [{} for _ in range(self.n_features)]
+        for batch in self.leaves.leaf_batches():
+            for variable in batch.variables.unique().tolist():
+                found[variable][batch.family] = None
+        return tuple(tuple(families) for families in found)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves (L), which have the numbers from 0 to L - 1."""
+        return len(self.leaves.nodes)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of leaves, products and sums."""
+        return len(self._snapshot.nodes)
+
+    @property
+    def n_sums(self) -> int:
+        """Number of sums."""
+        return len(self.sum_numbers)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges from sums to children (E): each has a weight."""
+        return len(self.logits)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of learnable parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters."""
+        return self.logits.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self.logits.device
+
+    def extra_repr(self) -> str:
+        """Sizes, for printing."""
+        return f"n_features={self.n_features}, n_classes={self.n_classes}, n_nodes={self.n_nodes}"

@@ -18,13 +18,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
+from socratic.circuit.graph_parts import graph_from_parts, graph_parts
 from socratic.errors import ModelFileError
 from socratic.files import replacing
 
 ENTRY = "socratic"
 """The name of the metadata entry that holds everything but the tensors."""
 FORMAT = "socratic.circuit"
+GRAPH_FORMAT = "socratic.graph"
 VERSION = 1
+GRAPH_VERSION = 1
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], config: object) -> None:
@@ -53,13 +57,20 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
         return {name: _own(file.get_tensor(name)) for name in file.keys()}, config  # noqa: SIM118 - no iterator
 
 
-def save(circuit: Circuit, path: str | os.PathLike[str]) -> None:
-    """Write ``circuit`` to ``path``, completely or not at all."""
-    write_tensors(Path(path), FORMAT, VERSION, circuit.state_dict(), circuit.to_config())
+def save(model: Circuit | Graph, path: str | os.PathLike[str]) -> None:
+    """Write a circuit or graph to ``path``, completely or not at all."""
+    if isinstance(model, Graph):
+        write_tensors(Path(path), GRAPH_FORMAT, GRAPH_VERSION, *graph_parts(model))
+    else:
+        write_tensors(Path(path), FORMAT, VERSION, model.state_dict(), model.to_config())
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Circuit:
-    """Read a circuit that :meth:`Circuit.save` wrote.
+def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Circuit | Graph:
+    """Read a circuit or graph that :meth:`Circuit.save` or :meth:`Graph.save` wrote.
+
+    Returns
+    -------
+    Circuit or Graph
 
     Raises
     ------
@@ -68,13 +79,26 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") ->
     """
     source = Path(path)
     with _opened(source) as file:
-        circuit = _empty_circuit(source, _config_of(source, file.metadata() or {}, FORMAT, VERSION))
+        metadata = file.metadata() or {}
+        if _format_of(metadata) == GRAPH_FORMAT:
+            config = _config_of(source, metadata, GRAPH_FORMAT, GRAPH_VERSION)
+            tensors = {name: _own(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - no iterator
+            return restore_graph(source, config, tensors).to(device)
+        circuit = _empty_circuit(source, _config_of(source, metadata, FORMAT, VERSION))
         expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
         names = list(file.keys())
         # Shapes are compared before anything is read.
         _check_shapes(source, expected, {name: tuple(file.get_slice(name).get_shape()) for name in names})
         tensors = {name: _own(file.get_tensor(name)) for name in names}
     return fill_circuit(source, circuit, tensors).to(device)
+
+
+def restore_graph(source: Path, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Graph:
+    """Build the graph of :func:`~socratic.circuit.graph_parts.graph_parts`."""
+    try:
+        return graph_from_parts(tensors, config)
+    except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{source} is damaged: it does not describe a graph ({error})") from error
 
 
 def restore_circuit(source: Path, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Circuit:
@@ -103,6 +127,14 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except SafetensorError as error:
         raise ModelFileError(f"{path} is damaged or no model file ({error}); save the model again") from error
+
+
+def _format_of(metadata: dict[str, str]) -> Any:
+    """The format a file says it has, if it says so in a way that can be read."""
+    try:
+        return json.loads(metadata[ENTRY])["format"]
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return None
 
 
 def _config_of(source: Path, metadata: dict[str, str], kind: str, version: int) -> dict[str, Any]:

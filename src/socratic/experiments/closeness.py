@@ -20,10 +20,10 @@ from socratic.experiments.circuits import CircuitModel
 from socratic.experiments.methods import plain_posterior
 from socratic.experiments.records import Records
 from socratic.experiments.workbench import Workbench
-from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import N_SHARP_PASSES
+from socratic.inference.results import MASK_KINDS, MaskKind
 from socratic.uncertainty.metrics import auroc
 
 Estimate = Callable[[CircuitModel, Tensor, MaskKind], Posterior]

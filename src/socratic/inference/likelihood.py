@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.circuit.layers import SumProductLayer
 from socratic.errors import check_rate
+from socratic.inference.graph import graph_log_likelihood, graph_training_log_likelihood
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
 from socratic.numerics import (
@@ -150,12 +152,12 @@ def join_repetitions(branches: list[LogValues]) -> LogValues:
     return LogValues(logsumexp_or_dead(relative, dim=0), shift)
 
 
-def log_likelihood(circuit: Circuit, x: Any, *, chunk_size: int | None = None) -> Tensor:
+def log_likelihood(circuit: Circuit | Graph, x: Any, *, chunk_size: int | None = None) -> Tensor:
     """Log-likelihood of each row under each class.
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is a missing value and is marginalised exactly.
     chunk_size : int, optional
@@ -167,6 +169,8 @@ def log_likelihood(circuit: Circuit, x: Any, *, chunk_size: int | None = None) -
         log p(x | class), in the circuit's type and on its device.
     """
     rows = check_rows(circuit, x)
+    if isinstance(circuit, Graph):
+        return graph_log_likelihood(circuit, rows, chunk_size)
     weights = circuit.weights()
     size = chunk_rows(circuit, values_per_row(circuit), chunk_size)
 
@@ -178,7 +182,7 @@ def log_likelihood(circuit: Circuit, x: Any, *, chunk_size: int | None = None) -
 
 
 def training_log_likelihood(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.0,
@@ -190,7 +194,7 @@ def training_log_likelihood(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
     dropout : float
         Probability of dropping a child from the sums of its region.
@@ -211,11 +215,21 @@ def training_log_likelihood(
     if not isinstance(generator, torch.Generator):
         raise ValueError(f"generator must be a torch.Generator; got {generator!r}")
     rows = check_rows(circuit, x)
-    if leaf_dropout > 0.0:
-        density = circuit.leaves.log_density_with_dropout(rows, leaf_dropout, generator)
+    if isinstance(circuit, Graph):
+        values = graph_training_log_likelihood(
+            circuit,
+            rows,
+            dropout=dropout,
+            leaf_dropout=leaf_dropout,
+            root_dropout=root_dropout,
+            generator=generator,
+        )
     else:
-        density = circuit.leaves.log_density(rows)
-    algebra = RowDropoutAlgebra(dropout, root_dropout, generator)
-    values = walk(circuit, LogValues.rescale(density), circuit.weights(), algebra).of_classes(rows.dtype)
+        if leaf_dropout > 0.0:
+            density = circuit.leaves.log_density_with_dropout(rows, leaf_dropout, generator)
+        else:
+            density = circuit.leaves.log_density(rows)
+        algebra = RowDropoutAlgebra(dropout, root_dropout, generator)
+        values = walk(circuit, LogValues.rescale(density), circuit.weights(), algebra).of_classes(rows.dtype)
     floor = finite_max(values, dim=1) - DEAD_CLASS
     return torch.maximum(values, floor)

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.circuit.layers import SumProductLayer
-from socratic.errors import check_choice, check_rate
+from socratic.errors import check_choice, check_count, check_rate
 from socratic.inference.covariance import (
     Children,
     as_matrix,
@@ -39,61 +38,13 @@ from socratic.inference.covariance import (
     sum_variance,
     variances,
 )
+from socratic.inference.graph import DEFAULT_BUDGET, graph_moments
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.likelihood import LogValues, Products, join_repetitions, sum_products
-from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
+from socratic.inference.results import COVARIANCE_KINDS, MASK_KINDS, CovarianceKind, MaskKind, Method, Moments
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
 from socratic.numerics import finite_or_zero, is_recording, log_or_dead, sqrt_or_zero
-
-MaskKind = Literal["edge", "unit"]
-CovarianceKind = Literal["exact", "independent", "upper"]
-MASK_KINDS: tuple[MaskKind, ...] = ("edge", "unit")
-COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Mean and covariance of the class likelihoods p(x | class) over dropout masks.
-
-    Attributes
-    ----------
-    log_mean : Tensor (N, C)
-        Log of the mean likelihood.
-    relative_covariance : Tensor (N, C, C)
-        Covariance of two classes' likelihoods divided by both means. Diagonal for ``"independent"``; for
-        ``"upper"`` the Cauchy-Schwarz bound.
-    dropout, masks, covariance, root_dropout
-        The settings they were computed with.
-    """
-
-    log_mean: Tensor
-    relative_covariance: Tensor
-    dropout: float
-    masks: MaskKind
-    covariance: CovarianceKind
-    root_dropout: bool
-
-    @property
-    def relative_variance(self) -> Tensor:
-        """Variance of each class's likelihood divided by its squared mean: (N, C)."""
-        return self.relative_covariance.diagonal(dim1=-2, dim2=-1)
-
-    def posterior(self, class_prior: Sequence[float] | Tensor | None = None) -> Posterior:
-        """Mean and deviation of the class posterior, by second-order expansion.
-
-        Parameters
-        ----------
-        class_prior : (C,), optional
-            Prior class probabilities; uniform by default.
-        """
-        if self.covariance == "upper":
-            raise ValueError(
-                "covariance='upper' bounds the variance of a likelihood and says nothing of the posterior; "
-                "compute the moments with covariance='exact'"
-            )
-        log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
-        return expand_posterior(self.log_mean, self.relative_covariance, log_prior)
 
 
 class MomentState(NamedTuple):
@@ -168,7 +119,7 @@ class MomentAlgebra:
 
 
 def tdi(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.2,
@@ -177,31 +128,36 @@ def tdi(
     root_dropout: bool = False,
     leaf_variance: float | Tensor | None = None,
     leaf_covariance: Tensor | None = None,
+    budget: int | None = None,
     chunk_size: int | None = None,
 ) -> Moments:
     """Tractable dropout inference: moments of the class likelihoods over all dropout masks, in one pass.
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is a missing value.
     dropout : float
         Probability p of dropping a child from a sum, in [0, 1).
     masks : {"edge", "unit"}
         One mask for each edge of each sum (the paper's equations), or one for each child, shared by all sums
-        of its region (what dropout in a layer does).
+        of its region (what dropout in a layer does); in a graph, by all sums over the same children.
     covariance : {"exact", "independent", "upper"}
         Exact covariances; none, as if shared nodes were copies (the paper's "copy-paste", a lower bound on
         the variance); or the Cauchy-Schwarz bound (an upper bound on the variance).
     root_dropout : bool
-        Whether the class roots drop children too.
+        Whether the class roots drop children too. Without it a root sum keeps its children wherever it occurs.
     leaf_variance : float or Tensor, optional
         Prior relative variance (Var / mean^2) of the leaves, broadcast to (N, L, I) with L leaf regions in
-        the order of ``circuit.leaves.scopes``.
+        the order of ``circuit.leaves.scopes``; for a graph to (N, L) with L leaves in the order of ``graph.nodes``,
+        each independent of the others.
     leaf_covariance : Tensor, optional
         Prior relative covariance between the leaves of a region, broadcast to (N, L, I, I); its diagonal is
-        the variance. Give this or ``leaf_variance``.
+        the variance. Give this or ``leaf_variance``. Not for graphs.
+    budget : int, optional
+        For graphs: how many terms may be spent on nodes that share randomness before the result is bounds instead;
+        200,000 by default.
     chunk_size : int, optional
         Rows evaluated at a time; by default as many as a bounded memory holds.
 
@@ -213,6 +169,22 @@ def tdi(
     check_choice("masks", masks, MASK_KINDS)
     check_choice("covariance", covariance, COVARIANCE_KINDS)
     rows = check_rows(circuit, x)
+    if isinstance(circuit, Graph):
+        if leaf_covariance is not None:
+            raise ValueError("leaf_covariance is for circuits with regions; the leaves of a graph take leaf_variance")
+        return graph_moments(
+            circuit,
+            rows,
+            dropout=dropout,
+            masks=masks,
+            covariance=covariance,
+            root_dropout=root_dropout,
+            leaf_variance=leaf_variance,
+            budget=DEFAULT_BUDGET if budget is None else check_count("budget", budget, minimum=0),
+            chunk_size=chunk_size,
+        )
+    if budget is not None:
+        raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
     leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
     weights = circuit.weights()
     algebra = MomentAlgebra(dropout, masks, covariance, root_dropout)
@@ -234,7 +206,11 @@ def tdi(
             RuntimeWarning,
             stacklevel=2,
         )
-    return Moments(log_mean, relative, dropout, masks, covariance, root_dropout)
+    method: Method = "layered" if covariance == "exact" else covariance
+    reason = f"{covariance=} was asked for"
+    if covariance == "exact":
+        reason = "nodes share randomness only within their region"
+    return Moments(log_mean, relative, dropout, masks, covariance, root_dropout, method, reason)
 
 
 def covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:

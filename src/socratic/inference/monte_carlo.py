@@ -9,18 +9,20 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count, check_rate
+from socratic.inference.graph import graph_passes, graph_values_per_row
 from socratic.inference.likelihood import LogValues, MaskedAlgebra
-from socratic.inference.moments import MASK_KINDS, MaskKind
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
+from socratic.inference.results import MASK_KINDS, MaskKind
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
 from socratic.numerics import draw_dropped, scale_dtype, sqrt_or_zero
 
 
 def sample_log_likelihoods(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.2,
@@ -41,6 +43,18 @@ def sample_log_likelihoods(
     check_count("n_passes", n_passes)
     generator = torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
     rows = check_rows(circuit, x)
+    if isinstance(circuit, Graph):
+        return graph_passes(
+            circuit,
+            rows,
+            dropout=dropout,
+            masks=masks,
+            n_passes=n_passes,
+            leaf_dropout=leaf_dropout,
+            root_dropout=root_dropout,
+            balanced=balanced,
+            generator=generator,
+        )
 
     @torch.no_grad()
     def passes() -> Iterator[Tensor]:
@@ -62,7 +76,7 @@ def sample_log_likelihoods(
 
 
 def monte_carlo_dropout(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.2,
@@ -79,13 +93,14 @@ def monte_carlo_dropout(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is a missing value.
     dropout : float
         Probability of dropping a child from a sum, in [0, 1).
     masks : {"unit", "edge"}
-        One mask for each child, shared by all sums of its region, or one for each edge.
+        One mask for each child, shared by all sums of its region (in a graph, by all sums over the same children),
+        or one for each edge.
     n_passes : int
         Number of sampled masks.
     leaf_dropout : float
@@ -125,7 +140,8 @@ def monte_carlo_dropout(
         )
         return summarise_passes((log_value + log_prior for log_value in passes), log_prior)
 
-    size = chunk_rows(circuit, values_per_row(circuit), chunk_size)
+    entries = graph_values_per_row(circuit) if isinstance(circuit, Graph) else values_per_row(circuit)
+    size = chunk_rows(circuit, entries, chunk_size)
     return Posterior.concatenate(map_chunks(query, len(rows), size))
 
 

@@ -8,12 +8,14 @@ from typing import Any, Literal
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.log_moments import log_moment_posterior
-from socratic.inference.moments import MASK_KINDS, MaskKind, tdi
+from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior, log_class_prior
+from socratic.inference.results import MASK_KINDS, MaskKind
 from socratic.inference.rows import check_rows
 from socratic.numerics import is_recording
 
@@ -31,7 +33,7 @@ SHARP_METHOD = "log-moments, balanced monte-carlo where sharp"
 
 
 def dropout_posterior(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     dropout: float = 0.2,
@@ -50,7 +52,7 @@ def dropout_posterior(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is a missing value.
     dropout : float
@@ -63,7 +65,8 @@ def dropout_posterior(
         ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good
         only where no single child holds much of a sum. ``"monte-carlo"``: ``n_passes`` sampled masks.
         ``"auto"``: log-moments, except for rows on which that pass found itself far from linear (sharp circuits):
-        those take balanced passes. Which they are depends on the row alone. Gradients need a method by name.
+        those take balanced passes. Which they are depends on the row alone. A graph, which has no log-moments, takes
+        balanced passes, or expansion if leaves are uncertain. Gradients need a method by name.
     class_prior : (C,), optional
         Prior class probabilities; uniform by default.
     root_dropout : bool
@@ -89,7 +92,9 @@ def dropout_posterior(
     check_count("seed", seed, minimum=0)
     rows = check_rows(circuit, x)
     log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
-    leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
+    if isinstance(circuit, Graph) and method == "log-moments":
+        raise ValueError("method='log-moments' needs a Circuit; for a Graph use 'expansion', 'monte-carlo' or 'auto'")
+    uncertain_leaves = leaf_variance is not None or leaf_covariance is not None
 
     def sampled(some: Tensor, n_passes: int, *, balanced: bool) -> Posterior:
         return monte_carlo_dropout(
@@ -106,13 +111,15 @@ def dropout_posterior(
         )
 
     if method == "monte-carlo":
-        if leaf_uncertainty.relative is not None:
+        if uncertain_leaves:
             raise ValueError(
                 "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
                 "method='log-moments' or 'expansion'"
             )
         return sampled(rows, n_passes, balanced=balanced)
-    if method == "expansion":
+    if isinstance(circuit, Graph) and method == "auto" and not uncertain_leaves:
+        return sampled(rows, N_SHARP_PASSES, balanced=True)
+    if isinstance(circuit, Graph) or method == "expansion":
         moments = tdi(
             circuit,
             rows,
@@ -131,10 +138,10 @@ def dropout_posterior(
         dropout=dropout,
         masks=masks,
         root_dropout=root_dropout,
-        leaf_uncertainty=leaf_uncertainty,
+        leaf_uncertainty=LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance),
         chunk_size=chunk_size,
     )
-    if method == "log-moments" or leaf_uncertainty.relative is not None or is_recording(rows):
+    if method == "log-moments" or uncertain_leaves or is_recording(rows):
         return posterior
     sharp = (curvature > SHARP_CURVATURE).nonzero().squeeze(-1)
     if not len(sharp):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_count
 from socratic.numerics import is_recording
 
@@ -19,7 +20,7 @@ _CHUNK_BYTES = {"cpu": 256 * 2**20}
 _DEVICE_CHUNK_BYTES = 3 * 2**30
 
 
-def check_rows(circuit: Circuit, x: Any) -> Tensor:
+def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
     rows = x if isinstance(x, Tensor) else _as_tensor(x)
     if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
@@ -49,27 +50,29 @@ def _as_tensor(x: Any) -> Tensor:
     return torch.as_tensor(array)
 
 
-def _check_values(circuit: Circuit, rows: Tensor, given: Tensor) -> None:
+def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None:
     if rows.isinf().any():
         row, column = rows.isinf().nonzero()[0].tolist()
         raise ValueError(
             f"x must be finite in {rows.dtype} (NaN for a missing value); "
             f"got {given[row, column].item()} in row {row}, column {column}"
         )
-    families = circuit.leaves.families
-    for family in dict.fromkeys(families):
-        columns = [column for column, other in enumerate(families) if other == family]
-        part = rows if len(columns) == len(families) else rows[:, columns]
-        wrong = family.invalid(part)
-        if wrong.any():
-            row, column = wrong.nonzero()[0].tolist()
+    families_of = circuit.column_families
+    for families in dict.fromkeys(families_of):
+        columns = [column for column, others in enumerate(families_of) if others == families]
+        part = rows if len(columns) == len(families_of) else rows[:, columns]
+        # Where leaves of several families meet, a value must make sense to one of them.
+        wrong = [family.invalid(part) for family in families]
+        if wrong and (nowhere := torch.stack(wrong).all(0)).any():
+            row, column = nowhere.nonzero()[0].tolist()
             raise ValueError(
-                f"x must hold {family.domain} (or NaN) in column {columns[column]}, whose leaves are "
-                f"{family.name}; got {part[row, column].item():g} in row {row}"
+                f"x must hold {' or '.join(family.domain for family in families)} (or NaN) in column "
+                f"{columns[column]}, whose leaves are {' or '.join(family.name for family in families)}; "
+                f"got {part[row, column].item():g} in row {row}"
             )
 
 
-def chunk_rows(circuit: Circuit, entries_per_row: int, chunk_size: int | None) -> int:
+def chunk_rows(circuit: Circuit | Graph, entries_per_row: int, chunk_size: int | None) -> int:
     """Rows to take at a time: ``chunk_size``, or as many as a bounded memory holds.
 
     ``entries_per_row`` counts the numbers a query holds at once for one row.

@@ -21,7 +21,7 @@ from socratic.inference.log_moments.sums import (
     positive,
     single_shares,
 )
-from socratic.inference.moments import MaskKind
+from socratic.inference.results import MaskKind
 from socratic.numerics import finite_or_zero, scale_dtype
 
 _BLOCK_BYTES = {"cpu": 32 * 2**20}

@@ -13,8 +13,8 @@ from socratic.inference.likelihood import log_likelihood
 from socratic.inference.log_moments.algebra import LogMomentAlgebra, LogMoments, numbers_per_row
 from socratic.inference.log_moments.masks import N_SHARES
 from socratic.inference.log_moments.root import root_quadrature
-from socratic.inference.moments import MaskKind
 from socratic.inference.posterior import Posterior, class_shares, entropy
+from socratic.inference.results import MaskKind
 from socratic.inference.rows import chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
 

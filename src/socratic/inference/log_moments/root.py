@@ -9,8 +9,8 @@ from socratic.inference.log_moments.algebra import LogMoments
 from socratic.inference.log_moments.masks import shared_mask_atoms, two_states
 from socratic.inference.log_moments.points import covariance_root, uniform_points
 from socratic.inference.log_moments.sums import positive
-from socratic.inference.moments import MaskKind
 from socratic.inference.posterior import Posterior, entropy
+from socratic.inference.results import MaskKind
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 N_POINTS = 256

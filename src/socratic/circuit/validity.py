@@ -1,0 +1,189 @@
+"""What makes nodes a circuit: no cycle, smooth sums, decomposable products, weights and leaves in order.
+
+Nothing here recurses: circuits may be deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from socratic.circuit.nodes import Leaf, Node, Product, Sum, children_of
+from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
+
+_TOLERANCE = 1e-4
+_SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)  # its inverse is still a number in float32
+_SHOWN = 8
+
+
+def topological(roots: Sequence[Node]) -> list[Node]:
+    """Every node once, children before parents, depth first in the order of the children."""
+    order: list[Node] = []
+    done: dict[int, bool] = {}  # False while the nodes below are being visited
+    stack = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        if not isinstance(node, (Leaf, Product, Sum)):
+            raise ValueError(f"{_path(roots, node)} must be a Leaf, Product or Sum; got {node!r}")
+        if id(node) not in done:
+            done[id(node)] = False
+            for child in reversed(children_of(node)):
+                if done.get(id(child)) is False:
+                    raise ValueError(f"{_path(roots, child)} is below itself; a circuit has no cycles")
+                stack.append(child)
+        else:
+            stack.pop()
+            if not done[id(node)]:
+                done[id(node)] = True
+                order.append(node)
+    return order
+
+
+def check_nodes(roots: Sequence[Node], order: Sequence[Node], n_features: int | None) -> int:
+    """Check the nodes of ``topological(roots)`` and return the number of features.
+
+    Raises
+    ------
+    ValueError
+        With the path, the kind and the scope of the first node that is wrong, and what is wrong with it.
+    """
+    scopes: dict[int, int] = {}  # bit sets of variables
+    node = order[0]
+    try:
+        for node in order:
+            scopes[id(node)] = _scope(node, scopes, n_features)
+    except _WrongNodeError as problem:
+        raise ValueError(f"{_describe(roots, node, scopes)} {problem}") from None
+    for number, root in enumerate(roots):
+        if scopes[id(root)] != scopes[id(roots[0])]:
+            raise ValueError(
+                f"roots[{number}] is over the {_variables(scopes[id(root)])} and roots[0] over the "
+                f"{_variables(scopes[id(roots[0])])}; the roots of all classes need the same variables"
+            )
+    return scopes[id(roots[0])].bit_length() if n_features is None else n_features
+
+
+class _WrongNodeError(Exception):
+    """What is wrong with a node."""
+
+
+def _scope(node: Node, scopes: dict[int, int], n_features: int | None) -> int:
+    """The variables below a node that is as it should be."""
+    if isinstance(node, Leaf):
+        _check_leaf(node, n_features)
+        return 1 << int(node.variable)
+    if not len(node.children):
+        raise _WrongNodeError("has no children")
+    parts = [scopes[id(child)] for child in node.children]
+    if isinstance(node, Sum):
+        _check_weights(node)
+        for position, part in enumerate(parts):
+            if part != parts[0]:
+                raise _WrongNodeError(
+                    f"is not smooth: children[0] is over the {_variables(parts[0])}, children[{position}] over the "
+                    f"{_variables(part)}; all children of a sum need the same variables"
+                )
+        return parts[0]
+    union = 0
+    for position, part in enumerate(parts):
+        if union & part:
+            raise _WrongNodeError(
+                f"is not decomposable: children[{position}] and an earlier child are both over the "
+                f"{_variables(union & part)}; the children of a product need disjoint variables"
+            )
+        union |= part
+    return union
+
+
+def _check_leaf(leaf: Leaf, n_features: int | None) -> None:
+    variable = leaf.variable
+    if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)) or variable < 0:
+        raise _WrongNodeError(f"must have a column index as its variable; got {variable!r}")
+    if n_features is not None and variable >= n_features:
+        raise _WrongNodeError(f"has the variable {variable}, but n_features is {n_features}")
+    distribution = leaf.distribution
+    if isinstance(distribution, Normal):
+        if not (_is_finite(distribution.mean) and _is_finite(distribution.variance)):
+            raise _WrongNodeError(f"must have a finite mean and variance; got {distribution}")
+        if distribution.variance < _SMALLEST_VARIANCE:
+            raise _WrongNodeError(f"must have a variance of at least {_SMALLEST_VARIANCE:.1e}; got {distribution}")
+    elif isinstance(distribution, Categorical):
+        _check_probabilities("probabilities", distribution.probabilities)
+        if not abs(math.fsum(distribution.probabilities) - 1.0) <= _TOLERANCE:
+            raise _WrongNodeError(f"must have probabilities that add up to 1; got {distribution}")
+    elif isinstance(distribution, (Bernoulli, Binomial)):
+        _check_probabilities("a probability", [distribution.probability])
+        if isinstance(distribution, Binomial) and not (
+            isinstance(distribution.n_trials, (int, np.integer)) and distribution.n_trials > 0
+        ):
+            raise _WrongNodeError(f"must have a whole number of trials of at least 1; got {distribution}")
+    else:
+        raise _WrongNodeError(f"must have a distribution from socratic.distributions; got {distribution!r}")
+
+
+def _check_probabilities(name: str, values: Sequence[float]) -> None:
+    if not all(_is_finite(value) and 0.0 <= value <= 1.0 for value in values):
+        raise _WrongNodeError(f"must have {name} between 0 and 1; got {list(values)}")
+
+
+def _check_weights(node: Sum) -> None:
+    if len(node.weights) != len(node.children):
+        raise _WrongNodeError(f"has {len(node.children)} children and {len(node.weights)} weights")
+    for position, weight in enumerate(node.weights):
+        if not (_is_finite(weight) and weight > 0.0):
+            raise _WrongNodeError(
+                f"must have positive weights (leave out children of weight 0); weights[{position}] is {weight!r}"
+            )
+    total = math.fsum(node.weights)
+    if not abs(total - 1.0) <= _TOLERANCE:
+        raise _WrongNodeError(f"must have weights that add up to 1 (divide them by their total); they make {total:g}")
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def _describe(roots: Sequence[Node], node: Node, scopes: dict[int, int]) -> str:
+    """Where a node is, what it is and over which variables, as far as its children are known."""
+    if isinstance(node, Leaf):
+        return f"{_path(roots, node)}, a Leaf of variable {node.variable!r},"
+    scope = 0
+    for child in node.children:
+        scope |= scopes[id(child)]
+    return f"{_path(roots, node)}, a {type(node).__name__} over the {_variables(scope)},"
+
+
+def _path(roots: Sequence[Node], target: object) -> str:
+    """A shortest way from a root to a node, as Python writes it: ``roots[0].children[2]``."""
+    queue: deque[Node] = deque()
+    steps: dict[int, tuple[Node | None, int]] = {}
+
+    def reach(nodes: Sequence[Node], parent: Node | None) -> None:
+        for position, node in enumerate(nodes):
+            if id(node) not in steps:
+                steps[id(node)] = (parent, position)
+                queue.append(node)
+
+    reach(roots, None)
+    while queue and id(target) not in steps:
+        node = queue.popleft()
+        reach(getattr(node, "children", ()), node)
+    words: list[str] = []
+    parent, position = steps[id(target)]
+    while parent is not None:
+        words.append(f".children[{position}]")
+        parent, position = steps[id(parent)]
+    return f"roots[{position}]" + "".join(reversed(words))
+
+
+def _variables(scope: int) -> str:
+    """A bit set of variables in words."""
+    found = [variable for variable in range(scope.bit_length()) if scope >> variable & 1]
+    shown = ", ".join(str(variable) for variable in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"variable{'s' if len(found) != 1 else ''} {shown}{more}"

@@ -1,0 +1,92 @@
+"""Nodes that are no circuit are refused, with the path to the one that is wrong."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from socratic import Graph, Leaf, Product, Sum
+from socratic.circuit.nodes import Node
+from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
+
+
+def leaf(variable: int) -> Leaf:
+    return Leaf(variable, Normal(0.0, 1.0))
+
+
+def both(*variables: int) -> Product:
+    return Product(tuple(leaf(variable) for variable in variables))
+
+
+WRONG: dict[str, tuple[object, str]] = {
+    "not smooth": (
+        Sum((both(0, 1), Sum((leaf(0), leaf(0), leaf(1)), (0.2, 0.3, 0.5))), (0.5, 0.5)),
+        "roots[0].children[1], a Sum over the variables 0, 1, is not smooth: children[0] is over the variable 0, "
+        "children[2] over the variable 1",
+    ),
+    "not decomposable": (
+        Product((both(2, 1), leaf(0), both(3, 2))),
+        "roots[0], a Product over the variables 0, 1, 2, 3, is not decomposable: children[2] and an earlier child are "
+        "both over the variable 2",
+    ),
+    "weights": (
+        Sum((leaf(0), leaf(0)), (0.5, 0.4)),
+        "roots[0], a Sum over the variable 0, must have weights that add up to 1 (divide them by their total); "
+        "they make 0.9",
+    ),
+    "a weight of zero": (
+        Sum((leaf(0), leaf(0)), (1.0, 0.0)),
+        "must have positive weights (leave out children of weight 0); weights[1] is 0.0",
+    ),
+    "a weight that is no number": (Sum((leaf(0), leaf(0)), (1.0, float("nan"))), "weights[1] is nan"),
+    "too few weights": (Sum((leaf(0), leaf(0)), (1.0,)), "has 2 children and 1 weights"),
+    "no children": (Product((Product(()), leaf(0))), "roots[0].children[0], a Product"),
+    "no node": (Product((leaf(0), "leaf")), "roots[0].children[1] must be a Leaf, Product or Sum; got 'leaf'"),
+    "no variable": (leaf(-1), "roots[0], a Leaf of variable -1, must have a column index as its variable"),
+    "no distribution": (Leaf(0, 0.5), "must have a distribution from socratic.distributions; got 0.5"),
+    "variance": (Leaf(0, Normal(0.0, 0.0)), "must have a variance of at least 1.2e-38"),
+    "mean": (Leaf(0, Normal(float("inf"), 1.0)), "must have a finite mean and variance"),
+    "probability": (Leaf(0, Bernoulli(1.5)), "must have a probability between 0 and 1; got [1.5]"),
+    "probabilities": (Leaf(0, Categorical((0.5, 0.4))), "must have probabilities that add up to 1"),
+    "trials": (Leaf(0, Binomial(0, 0.5)), "must have a whole number of trials of at least 1"),
+    "scopes of roots": (
+        (both(0, 1), leaf(0)),
+        "roots[1] is over the variable 0 and roots[0] over the variables 0, 1; the roots of all classes need the same",
+    ),
+    "no roots": ((), "roots must hold at least one node"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named(name: str) -> None:
+    roots, message = WRONG[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Graph(roots)
+
+
+def test_long_scopes_are_cut() -> None:
+    with pytest.raises(ValueError, match="the variables 0, 1, 2, 3, 4, 5, 6, 7 and 12 more, is not smooth"):
+        Graph(Sum((both(*range(20)), both(*range(19))), (0.5, 0.5)))
+
+
+def test_a_cycle_is_found() -> None:
+    children: list[Node] = [leaf(0)]
+    node = Sum(children, (0.5, 0.5))
+    children.append(Sum((node,), (1.0,)))
+    with pytest.raises(ValueError, match=r"roots\[0\] is below itself; a circuit has no cycles"):
+        Graph(node)
+
+
+def test_the_number_of_features() -> None:
+    assert Graph(both(0, 4)).n_features == 5
+    assert Graph(both(0, 4), n_features=7).n_features == 7
+    with pytest.raises(ValueError, match="has the variable 4, but n_features is 3"):
+        Graph(both(0, 4), n_features=3)
+    assert Graph(Leaf(np.int64(2), Normal(0.0, 1.0))).n_features == 3
+
+
+def test_weights_are_normalised_within_the_tolerance() -> None:
+    graph = Graph(Sum((leaf(0), leaf(0)), (0.50004, 0.5)))
+    assert graph.log_weights().exp().sum().item() == pytest.approx(1.0, abs=1e-6)
