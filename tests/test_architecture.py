@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors"},
     "shifts": {"errors"},
     "uncertainty": {"errors", "numerics", "inference"},
+    "interop": {*CORE},
     "learning": {*CORE},
     "estimators": {*CORE, "data", "uncertainty", "learning"},
     # "": the package itself, for its version.
