@@ -79,19 +79,21 @@ class _Layer:
 
     def blocks(self, inputs: list[list[Block]]) -> list[Block]:
         """The blocks of the layer's folds, given those of each fold's inputs."""
-        readers: dict[str, Callable[[list[list[Block]]], list[Block]]] = {
-            "TorchGaussianLayer": lambda _: list(self._gaussian()),
-            "TorchCategoricalLayer": lambda _: list(self._categorical()),
-            "TorchBinomialLayer": lambda _: list(self._binomial()),
-            "TorchHadamardLayer": lambda folds: self._products(folds, all_pairs=False),
-            "TorchKroneckerLayer": lambda folds: self._products(folds, all_pairs=True),
-            "TorchSumLayer": lambda folds: self._sums([joined(fold) for fold in folds]),
-            "TorchCPTLayer": lambda folds: self._sums(self._products(folds, all_pairs=False)),
-            "TorchTuckerLayer": lambda folds: self._sums(self._products(folds, all_pairs=True)),
+        from cirkit.backend.torch.layers import inner, input, optimized  # noqa: A004
+
+        readers: dict[type, Callable[[list[list[Block]]], list[Block]]] = {
+            input.TorchGaussianLayer: lambda _: list(self._gaussian()),
+            input.TorchCategoricalLayer: lambda _: list(self._categorical()),
+            input.TorchBinomialLayer: lambda _: list(self._binomial()),
+            inner.TorchHadamardLayer: lambda folds: self._products(folds, all_pairs=False),
+            inner.TorchKroneckerLayer: lambda folds: self._products(folds, all_pairs=True),
+            inner.TorchSumLayer: lambda folds: self._sums([joined(fold) for fold in folds]),
+            optimized.TorchCPTLayer: lambda folds: self._sums(self._products(folds, all_pairs=False)),
+            optimized.TorchTuckerLayer: lambda folds: self._sums(self._products(folds, all_pairs=True)),
         }
-        kind = type(self.layer).__name__
+        kind = type(self.layer)
         if kind not in readers:
-            supported = ", ".join(name.removeprefix("Torch") for name in readers)
+            supported = ", ".join(known.__name__ for known in readers)
             raise ValueError(f"{self.name} is not supported; supported are {supported}")
         return readers[kind](inputs)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Leaf, Node, Product, Sum
-from socratic.interop.blocks import Block, Joined, Leaves, Products, Sums
+from socratic.interop.blocks import Block, Joined, Leaves, Sums
 
 
 @torch.no_grad()

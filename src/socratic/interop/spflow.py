@@ -104,12 +104,9 @@ class _Reader:
     def repetitions(self, module: Any) -> int:
         """Number of repetitions of a module's output; sums may have fewer weights than their inputs."""
         if id(module) not in self._repetitions:
-            found = module.out_shape.repetitions
-            if type(module).__name__ != "RepetitionMixingLayer":
-                found = max([found, *(self.repetitions(child) for child in _inputs(module))])
-            else:
-                found = 1
-            self._repetitions[id(module)] = found
+            mixes = self._readers.get(type(module)) == self._repetition_mixing
+            below = [] if mixes else [self.repetitions(child) for child in _inputs(module)]
+            self._repetitions[id(module)] = 1 if mixes else max([module.out_shape.repetitions, *below])
         return self._repetitions[id(module)]
 
     def block(self, module: Any, feature: int, repetition: int) -> Block:
@@ -206,10 +203,8 @@ class _Reader:
         return Sums(pairs, self._log_weights(module)[feature, :, repetition].flatten(1))
 
     def _linsum(self, module: Any, feature: int, repetition: int) -> Sums:
-        return Sums(
-            product(self._factors(module.inputs, feature, repetition)),
-            self._log_weights(module)[feature, :, repetition],
-        )
+        products = product(self._factors(module.inputs, feature, repetition))
+        return Sums(products, self._log_weights(module)[feature, :, repetition])
 
     def _factors(self, inputs: Any, feature: int, repetition: int) -> list[Block]:
         """The factors of a product: one feature of each input, or of each part of a split."""

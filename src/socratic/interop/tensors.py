@@ -79,7 +79,8 @@ class _Tree:
         self._weights: dict[int, tuple[Tensor, bool, tuple[int, ...]]] = {}
         for block, log_weights in _branches(root.child, root.log_weights):
             self._grow(ROOT, block, log_weights)
-        self.product = _one(self._kinds or {"all-pairs"}, "products of all pairs and by index are mixed")
+        kinds: set[ProductKind] = self._kinds or {"all-pairs"}
+        self.product: ProductKind = _one(kinds, "products of all pairs and by index are mixed")
         self.graph: RegionGraph = self._builder.build()
 
     def _grow(self, parent: int, block: Block, log_weights: Tensor) -> None:
