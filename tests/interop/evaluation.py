@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import socratic
-from socratic.circuit.graph import Leaf, Node, Product
+from socratic.circuit import Leaf, Node, Product
 from tests.oracles import topological
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from spflow.learn import learn_spn
 from spflow.modules import leaves
 from spflow.modules.einsum import EinsumLayer, LinsumLayer
 from spflow.modules.ops.split import SplitMode
@@ -18,9 +19,9 @@ from spflow.zoo.rat import RatSPN
 from torch import Tensor
 
 import socratic
-from socratic.circuit.graph import Leaf, Node
-from socratic.circuit.graph import Product as ProductNode
-from socratic.circuit.graph import Sum as SumNode
+from socratic.circuit import Leaf, Node
+from socratic.circuit import Product as ProductNode
+from socratic.circuit import Sum as SumNode
 from tests.interop.evaluation import log_values
 from tests.oracles import topological
 
@@ -245,6 +246,14 @@ def test_any_nesting(build: Callable[[], Any]) -> None:
     assert_same(socratic.interop.from_spflow(module), module, gaussian_rows())
 
 
+def test_a_learned_structure() -> None:
+    x = torch.randn(200, 4)
+    x[:, 1] += x[:, 0]
+    x[100:] += 3.0
+    module = learn_spn(x, leaf_modules=leaves.Normal(list(range(4))), min_instances_slice=60).double()
+    assert_same(socratic.interop.from_spflow(module), module, x[:5].double())
+
+
 def test_what_is_not_supported_is_named() -> None:
     rate = torch.ones(1, 3, 1)
     module = Sum(Product([normal(0), leaves.Poisson([1], rate=rate)]))
@@ -263,3 +272,7 @@ def test_what_is_not_supported_is_named() -> None:
     broken.loc.data[0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"Normal .* has parameters that are not numbers"):
         socratic.interop.from_spflow(broken)
+    mixture = Sum(normal(0))
+    mixture.logits.data[0, 0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"Sum \(the module itself\) has weights that are not numbers"):
+        socratic.interop.from_spflow(mixture)

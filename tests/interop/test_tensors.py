@@ -86,7 +86,8 @@ def test_roots_that_weigh_repetitions_become_one_with_the_sums_below() -> None:
     merged = as_circuit(Sums(Joined(tuple(repetitions)), mixing))
     assert not merged.inner_layers()
     expected = [
-        part + share.log().unsqueeze(1) for part, share in zip((r.log_weights for r in repetitions), shares.t())
+        repetition.log_weights + share.log().unsqueeze(1)
+        for repetition, share in zip(repetitions, shares.t(), strict=True)
     ]
     torch.testing.assert_close(torch.log(merged.weights().roots[0]).detach(), torch.stack(expected))
     apart = as_circuit(sums(Joined(tuple(repetitions))))
@@ -122,7 +123,11 @@ def test_what_fits_no_tensors(build: Callable[[], Block], problem: str) -> None:
 def test_shared_sums_fit_no_tensors() -> None:
     shared = sums(gaussians(0))
     block = sums(Joined((pairs(shared, gaussians(1)), pairs(shared, gaussians(1)))))
-    with pytest.raises(NotLayeredError, match="shared by several partitions"):
+    with pytest.raises(NotLayeredError, match="sums in several places mix the same nodes"):
+        as_circuit(block)
+    leaves = gaussians(0)
+    block = sums(Joined((pairs(sums(leaves), gaussians(1)), pairs(sums(leaves), gaussians(1)))))
+    with pytest.raises(NotLayeredError, match="sums in several places mix the same nodes"):
         as_circuit(block)
 
 
@@ -134,3 +139,19 @@ def test_an_imported_circuit_is_an_ordinary_one(tmp_path: object) -> None:
     x = torch.randn(4, 2, dtype=torch.float64)
     assert torch.equal(loaded.log_likelihood(x), circuit.log_likelihood(x))
     assert loaded.n_sums == circuit.n_sums == (2, 3)
+
+
+@pytest.mark.parametrize("masks", ["edge", "unit"])
+def test_log_moments_pass_one_sided_sums(masks: str) -> None:
+    """As in cirkit's CP layers: sums over leaves, products by index, sums."""
+
+    def region(*variables: int) -> Sums:
+        first, *rest = variables
+        return sums(by_index(sums(gaussians(first, 6), 6), region(*rest)) if rest else gaussians(first, 6), 6)
+
+    circuit = as_circuit(sums(by_index(region(0, 1, 2), region(3, 4, 5)), 3))
+    x = torch.randn(5, 6, dtype=torch.float64)
+    found = socratic.dropout_posterior(circuit, x, dropout=0.2, masks=masks)
+    sampled = socratic.monte_carlo_dropout(circuit, x, dropout=0.2, masks=masks, n_passes=1500)
+    torch.testing.assert_close(found.mean, sampled.mean, atol=0.02, rtol=0.0)
+    torch.testing.assert_close(found.std, sampled.std, atol=0.02, rtol=0.0)

@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from socratic.circuit.circuit import Circuit
-from socratic.circuit.graph import Node
+from socratic.circuit import Circuit, Node
 from socratic.interop.blocks import Block
 
 

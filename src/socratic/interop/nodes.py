@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from socratic.circuit.graph import Leaf, Node, Product, Sum
+from socratic.circuit import Leaf, Node, Product, Sum
 from socratic.interop.blocks import Block, Joined, Leaves, Sums
 
 

@@ -157,6 +157,8 @@ class _Reader:
     def _log_weights(self, module: Any) -> Tensor:
         """The log-weights of all sums of a module, normalised once."""
         if id(module) not in self._weights:
+            if bool(module.logits.isnan().any()):
+                raise ValueError(f"{self.name(module)} has weights that are not numbers")
             self._weights[id(module)] = module.log_weights
         return self._weights[id(module)]
 

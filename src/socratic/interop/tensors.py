@@ -72,7 +72,7 @@ class _Tree:
             raise NotLayeredError("the variables are not numbered from 0 without gaps")
         self._builder = RegionGraphBuilder(n_features)
         self._kinds: set[ProductKind] = set()
-        self._seen: set[int] = set()
+        self._mixed: set[int] = set()
         self.leaves: dict[int, dict[int, Leaves]] = {}
         self.sums: dict[int, Sums] = {}
         # For each region: the log-weights above it, whether it is its partition's first, and the partition's widths.
@@ -88,13 +88,15 @@ class _Tree:
         waiting = [(parent, block, log_weights)]
         while waiting:
             region, products, weights = waiting.pop()
+            if id(products) in self._mixed:  # sums over the same nodes share their masks, here they would not
+                raise NotLayeredError("sums in several places mix the same nodes")
+            self._mixed.add(id(products))
             factors = self._factors(products)
             widths = tuple(factor.width for factor in factors)
             children = self._builder.split(region, *(tuple(factor.scope) for factor in factors))
             for child, factor in zip(children, factors, strict=True):
                 self._weights[child] = (weights, child == children[0], widths)
                 if isinstance(factor, Sums):
-                    self._claim(factor)
                     self.sums[child] = factor
                     waiting.append((child, factor.child, factor.log_weights))
                 else:
@@ -112,11 +114,6 @@ class _Tree:
             _one({child.width for child in block.children}, "products by index of different widths")
         self._kinds.add("all-pairs" if block.all_pairs else "element-wise")
         return block.children
-
-    def _claim(self, block: Sums) -> None:
-        if id(block) in self._seen:
-            raise NotLayeredError("a region of sums is shared by several partitions")
-        self._seen.add(id(block))
 
     def log_weights(self, plan: LayerPlan, members: Sequence[Sequence[int]]) -> Tensor:
         """Log-weights (F, S, K) of a layer; ``members`` are the regions of every layer, the leaf layer first."""
