@@ -69,6 +69,12 @@ def test_import_is_light() -> None:
     assert output.strip() == "[]"
 
 
+def test_other_libraries_are_imported_only_when_used() -> None:
+    code = "import sys, socratic.interop; print(sorted({'spflow', 'cirkit'} & set(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
 def test_every_public_name_is_there() -> None:
     for name in socratic.__all__:
         assert getattr(socratic, name) is not None

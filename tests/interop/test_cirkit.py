@@ -11,6 +11,7 @@ from cirkit.backend.torch.queries import IntegrateQuery
 from cirkit.pipeline import PipelineContext
 from cirkit.symbolic import functional
 from cirkit.symbolic.circuit import Circuit as SymbolicCircuit
+from cirkit.symbolic.layers import GaussianLayer, SumLayer
 from cirkit.templates import data_modalities
 from cirkit.templates.region_graph import RandomBinaryTree
 from cirkit.templates.utils import Parameterization, name_to_input_layer_factory, parameterization_to_factory
@@ -173,3 +174,29 @@ def test_what_is_not_supported_is_named() -> None:
     squared = functional.multiply(image_circuit("quad-tree-2", "cp"), image_circuit("quad-tree-2", "cp"))
     with pytest.raises(ValueError, match=r"TorchGaussianLayer \(layer 0\) has a log-partition of its own"):
         socratic.interop.from_cirkit(compiled(squared))
+    two = functional.concatenate([image_circuit("quad-tree-2", "cp"), image_circuit("quad-tree-2", "cp")])
+    with pytest.raises(ValueError, match="must have one output layer, with a unit for each class; got 2"):
+        socratic.interop.from_cirkit(compiled(two))
+    deviations = {"stddev": Parameterization(activation="none", initialization="normal")}
+    circuit = compiled(image_circuit("quad-tree-2", "cp", input_params=deviations))
+    with pytest.raises(ValueError, match=r"TorchGaussianLayer \(layer 0\) has standard deviations that are not pos"):
+        socratic.interop.from_cirkit(circuit)
+    circuit = compiled(image_circuit("quad-tree-2", "cp"))
+    for parameter in circuit.parameters():
+        parameter.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match=r"TorchGaussianLayer \(layer 0\) has a parameter 'mean' that does not hold"):
+        socratic.interop.from_cirkit(circuit)
+
+
+def test_a_circuit_that_is_no_distribution_is_refused() -> None:
+    first, second = GaussianLayer(Scope([0]), 2), GaussianLayer(Scope([1]), 2)
+    mixed = SumLayer(2, 1, arity=2)
+    symbolic = SymbolicCircuit([first, second, mixed], {mixed: [first, second]}, [mixed])
+    with pytest.raises(ValueError, match="must be smooth and decomposable"):
+        socratic.interop.from_cirkit(compiled(symbolic))
+
+
+def test_log_odds_of_binomial_leaves() -> None:
+    free = {"logits": Parameterization(activation="none", initialization="normal")}
+    circuit = compiled(image_circuit("quad-tree-2", "tucker", "binomial", input_params=free))
+    assert_same(socratic.interop.from_cirkit(circuit), circuit, rows("binomial"))

@@ -246,6 +246,16 @@ def test_any_nesting(build: Callable[[], Any]) -> None:
     assert_same(socratic.interop.from_spflow(module), module, gaussian_rows())
 
 
+def test_models_may_be_parts() -> None:
+    """A mixture of two Einets: its root is one with theirs."""
+    parts = [einet([normal(list(range(V)), 3, 2)], num_classes=1) for _ in range(2)]
+    module = Sum(parts).double()
+    circuit = socratic.interop.from_spflow(module)
+    assert isinstance(circuit, socratic.Circuit)
+    assert circuit.region_graph.n_repetitions == 4
+    assert_same(circuit, module, gaussian_rows())
+
+
 def test_a_learned_structure() -> None:
     x = torch.randn(200, 4)
     x[:, 1] += x[:, 0]
@@ -276,3 +286,7 @@ def test_what_is_not_supported_is_named() -> None:
     mixture.logits.data[0, 0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"Sum \(the module itself\) has weights that are not numbers"):
         socratic.interop.from_spflow(mixture)
+    conditional = normal(0)
+    conditional.parameter_fn = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"Normal .* computes its parameters from other variables"):
+        socratic.interop.from_spflow(conditional)

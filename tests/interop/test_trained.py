@@ -82,7 +82,7 @@ def cirkit_model(
     ("build", "n_steps", "batch_size", "dropout"),
     [
         (lambda: spflow_model("einet"), 30, 64, 0.1),
-        (lambda: spflow_model("rat"), 24, 16, 0.1),
+        (lambda: spflow_model("rat"), 12, 16, 0.1),
         (lambda: cirkit_model("quad-tree-2", "cp", 100), 30, 64, 0.02),
         (lambda: cirkit_model("random-binary-tree", "tucker", 26), 30, 64, 0.05),
     ],

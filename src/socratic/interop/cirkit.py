@@ -11,7 +11,6 @@ from torch.distributions.utils import probs_to_logits
 
 from socratic.interop.blocks import (
     Block,
-    Leaves,
     Products,
     Sums,
     binomial_leaves,
@@ -79,23 +78,25 @@ class _Layer:
 
     def blocks(self, inputs: list[list[Block]]) -> list[Block]:
         """The blocks of the layer's folds, given those of each fold's inputs."""
-        from cirkit.backend.torch.layers import inner, input, optimized  # noqa: A004
+        from cirkit.backend.torch.layers.inner import TorchHadamardLayer, TorchKroneckerLayer, TorchSumLayer
+        from cirkit.backend.torch.layers.input import TorchBinomialLayer, TorchCategoricalLayer, TorchGaussianLayer
+        from cirkit.backend.torch.layers.optimized import TorchCPTLayer, TorchTuckerLayer
 
-        readers: dict[type, Callable[[list[list[Block]]], list[Block]]] = {
-            input.TorchGaussianLayer: lambda _: list(self._gaussian()),
-            input.TorchCategoricalLayer: lambda _: list(self._categorical()),
-            input.TorchBinomialLayer: lambda _: list(self._binomial()),
-            inner.TorchHadamardLayer: lambda folds: self._products(folds, all_pairs=False),
-            inner.TorchKroneckerLayer: lambda folds: self._products(folds, all_pairs=True),
-            inner.TorchSumLayer: lambda folds: self._sums([joined(fold) for fold in folds]),
-            optimized.TorchCPTLayer: lambda folds: self._sums(self._products(folds, all_pairs=False)),
-            optimized.TorchTuckerLayer: lambda folds: self._sums(self._products(folds, all_pairs=True)),
+        readers: dict[type, Callable[[], list[Block]]] = {
+            TorchGaussianLayer: self._gaussian,
+            TorchCategoricalLayer: self._categorical,
+            TorchBinomialLayer: self._binomial,
+            TorchHadamardLayer: lambda: self._products(inputs, all_pairs=False),
+            TorchKroneckerLayer: lambda: self._products(inputs, all_pairs=True),
+            TorchSumLayer: lambda: self._sums([joined(fold) for fold in inputs]),
+            TorchCPTLayer: lambda: self._sums(self._products(inputs, all_pairs=False)),
+            TorchTuckerLayer: lambda: self._sums(self._products(inputs, all_pairs=True)),
         }
         kind = type(self.layer)
         if kind not in readers:
             supported = ", ".join(known.__name__ for known in readers)
             raise ValueError(f"{self.name} is not supported; supported are {supported}")
-        return readers[kind](inputs)
+        return readers[kind]()
 
     def _products(self, folds: list[list[Block]], *, all_pairs: bool) -> list[Block]:
         return [Products(tuple(fold), all_pairs) for fold in folds]
@@ -109,7 +110,7 @@ class _Layer:
             )
         return [Sums(fold, torch.log(part)) for fold, part in zip(folds, weights, strict=True)]
 
-    def _gaussian(self) -> list[Leaves]:
+    def _gaussian(self) -> list[Block]:
         if self.layer.log_partition is not None:
             raise ValueError(f"{self.name} has a log-partition of its own; only normalised Gaussians are supported")
         mean, deviation = self._parameter("mean"), self._parameter("stddev")
@@ -118,7 +119,7 @@ class _Layer:
         folds = zip(self._variables(), mean, torch.log(deviation), strict=True)
         return [gaussian_leaves(*fold) for fold in folds]
 
-    def _categorical(self) -> list[Leaves]:
+    def _categorical(self) -> list[Block]:
         if self.layer.logits is None:
             log_probabilities = torch.log(self._parameter("probs"))
         else:
@@ -129,7 +130,7 @@ class _Layer:
             )
         return [categorical_leaves(*fold) for fold in zip(self._variables(), log_probabilities, strict=True)]
 
-    def _binomial(self) -> list[Leaves]:
+    def _binomial(self) -> list[Block]:
         if self.layer.logits is None:
             # Probabilities of 0 and 1 are moved inwards, as by the distribution that cirkit evaluates.
             logits = probs_to_logits(self._parameter("probs"), is_binary=True)

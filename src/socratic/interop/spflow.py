@@ -102,11 +102,21 @@ class _Reader:
         return f"{type(module).__name__} ({path!r})" if path else f"{type(module).__name__} (the module itself)"
 
     def repetitions(self, module: Any) -> int:
-        """Number of repetitions of a module's output; sums may have fewer weights than their inputs."""
+        """Number of repetitions of a module's output.
+
+        Parameters have their own number, which is broadcast with that of the inputs; ``out_shape`` tells neither what
+        is broadcast nor that mixing leaves a single one.
+        """
         if id(module) not in self._repetitions:
-            mixes = self._readers.get(type(module)) == self._repetition_mixing
-            below = [] if mixes else [self.repetitions(child) for child in _inputs(module)]
-            self._repetitions[id(module)] = 1 if mixes else max([module.out_shape.repetitions, *below])
+            reader = self._readers.get(type(module))
+            if reader == self._repetition_mixing:
+                found = 1
+            else:
+                inputs = _inputs(module)
+                has_own = not inputs or hasattr(module, "logits") or reader == self._factorize
+                own = module.out_shape.repetitions if has_own else 1
+                found = max([own, *(self.repetitions(child) for child in inputs)])
+            self._repetitions[id(module)] = found
         return self._repetitions[id(module)]
 
     def block(self, module: Any, feature: int, repetition: int) -> Block:
