@@ -212,11 +212,13 @@ class _Reader:
 
     def _einsum(self, module: Any, feature: int, repetition: int) -> Sums:
         pairs = product(self._factors(module.inputs, feature, repetition), all_pairs=True)
-        return Sums(pairs, self._log_weights(module)[feature, :, repetition].flatten(1))
+        weights = self._log_weights(module)  # (features, out, repetitions, left, right)
+        return Sums(pairs, weights[feature, :, _at(repetition, weights.shape[2])].flatten(1))
 
     def _linsum(self, module: Any, feature: int, repetition: int) -> Sums:
         products = product(self._factors(module.inputs, feature, repetition))
-        return Sums(products, self._log_weights(module)[feature, :, repetition])
+        weights = self._log_weights(module)  # (features, out, repetitions, in)
+        return Sums(products, weights[feature, :, _at(repetition, weights.shape[2])])
 
     def _factors(self, inputs: Any, feature: int, repetition: int) -> list[Block]:
         """The factors of a product: one feature of each input, or of each part of a split."""
