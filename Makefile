@@ -12,6 +12,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dev]"
 	# The oracle of the corruptions asks for an OpenCV with windows, which needs system libraries; the one without does.
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps imagecorruptions-imaug
+	# cirkit asks for an older SciPy than the one tested with, and works with both.
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps libcirkit
 	touch $@
 
 $(VENV)/.benchmarks: $(VENV)/.installed

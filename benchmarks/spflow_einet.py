@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from spflow.modules.einsum.einsum_layer import EinsumLayer
 from spflow.modules.leaves.normal import Normal
-from spflow.modules.sums.repetition_mixing_layer import RepetitionMixingLayer
 from spflow.zoo.einet import Einet
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
-from socratic.circuit.layout import plan_layout
-from socratic.families import Gaussian
-from socratic.structure.region_graph import ROOT, RegionGraph, RegionGraphBuilder
-
-
-class Place(NamedTuple):
-    """Where SPFlow keeps a region: its index in its layer, and its repetition."""
-
-    position: int
-    repetition: int
+from socratic.interop import from_spflow
 
 
 def random_einet(
@@ -76,62 +64,6 @@ def class_log_likelihoods(einet: Einet, chunk_size: int | None = None) -> Callab
     return lambda x: torch.cat([evaluate(rows) for rows in x.split(size)])
 
 
-def region_graph_of(einet: Einet) -> tuple[RegionGraph, dict[int, Place]]:
-    """The structure of ``einet`` as a region graph, and the place of each of its regions below the root."""
-    builder = RegionGraphBuilder(einet.num_features)
-    places: dict[int, Place] = {}
-
-    def grow(parent: int, place: Place, leaves: list[tuple[int, ...]]) -> None:
-        # Every einsum layer pairs the neighbours 2k and 2k + 1 of the layer below as left and right child.
-        middle = len(leaves) // 2
-        halves = [leaves[:middle], leaves[middle:]]
-        children = builder.split(parent, *(tuple(chain.from_iterable(half)) for half in halves))
-        for side, (child, half) in enumerate(zip(children, halves, strict=True)):
-            places[child] = Place(2 * place.position + side, place.repetition)
-            if len(half) > 1:
-                grow(child, places[child], half)
-
-    scopes = einet.factorize.feature_to_scope  # (leaf regions, repetitions)
-    for repetition in range(einet.num_repetitions):
-        grow(ROOT, Place(0, repetition), [scope.query for scope in scopes[:, repetition]])
-    return builder.build(), places
-
-
-@torch.no_grad()
-def circuit_of(einet: Einet) -> Circuit:
-    """A circuit with the structure and the parameters of ``einet``, in its type and on its device."""
-    graph, places = region_graph_of(einet)
-    circuit = Circuit(
-        graph,
-        n_classes=einet.num_classes,
-        n_sums=einet.num_sums,
-        n_leaves=einet.num_leaves,
-        leaf=Gaussian(min_variance=0.0, max_variance=None),
-    )
-    source: Any = einet.leaf_modules[0]
-    circuit.to(device=source.loc.device, dtype=source.loc.dtype)
-    layout = plan_layout(graph)
-
-    (leaves,) = circuit.leaves.leaf_groups()
-    slots = [(v, places[region].repetition) for region in layout.leaf_regions for v in graph.regions[region].scope]
-    variables, repetitions = torch.tensor(slots).t()
-    leaves.values["mean"].copy_(source.loc[variables, :, repetitions])
-    leaves.values["raw_variance"].copy_(2 * source.log_scale[variables, :, repetitions])
-
-    top, *inner = _modules_of(einet, EinsumLayer)  # from the root downwards
-    for layer, plan, theirs in zip(circuit.inner_layers(), layout.layers, reversed(inner), strict=True):
-        positions, repetitions = torch.tensor([places[region] for region in plan.regions]).t()
-        layer.logits.copy_(theirs.log_weights[positions, :, repetitions].flatten(2))
-
-    (root,) = circuit.root_branches()
-    logits = top.log_weights[0].transpose(0, 1).flatten(2)  # (R, C, K)
-    for mixing in _modules_of(einet, RepetitionMixingLayer):  # none for a single repetition
-        # SPFlow mixes the repetitions of a class by weights of their own; here they are part of the root's weights.
-        logits = logits + mixing.log_weights[0].t().unsqueeze(-1)
-    root.logits.copy_(logits)
-    return circuit
-
-
 def matched_pair(
     n_features: int,
     n_classes: int,
@@ -167,9 +99,6 @@ def matched_pair(
     """
     einet = random_einet(n_features, n_classes, n_sums, n_leaves, depth, n_repetitions, seed)
     einet.to(device=device, dtype=dtype)
-    return circuit_of(einet), class_log_likelihoods(einet, chunk_size)
-
-
-def _modules_of(einet: Einet, kind: type) -> list[Any]:
-    """The modules of one kind, parents before children."""
-    return [module for module in einet.modules() if isinstance(module, kind)]
+    circuit = from_spflow(einet)
+    assert isinstance(circuit, Circuit)  # an Einet always is one
+    return circuit, class_log_likelihoods(einet, chunk_size)

@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors"},
     "shifts": {"errors"},
     "uncertainty": {"errors", "numerics", "inference"},
+    "interop": {*CORE},
     "learning": {*CORE},
     "estimators": {*CORE, "data", "uncertainty", "learning"},
     # "": the package itself, for its version.
@@ -64,6 +65,12 @@ def test_the_rules_have_no_circle() -> None:
 
 def test_import_is_light() -> None:
     code = "import sys, socratic; print(sorted({'torch', 'numpy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_other_libraries_are_imported_only_when_used() -> None:
+    code = "import sys, socratic.interop; print(sorted({'spflow', 'cirkit'} & set(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "[]"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from socratic import data as data
     from socratic import distributions as distributions
     from socratic import families as families
+    from socratic import interop as interop
     from socratic import shifts as shifts
     from socratic.circuit import Circuit as Circuit
     from socratic.circuit import Graph as Graph
@@ -66,7 +67,7 @@ _HOMES = {
     ),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = ("data", "distributions", "families", "shifts")
+_MODULES = ("data", "distributions", "families", "interop", "shifts")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604

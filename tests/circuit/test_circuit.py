@@ -105,3 +105,19 @@ def test_a_compiled_circuit_gives_the_same_values_and_gradients() -> None:
     circuit(x).logsumexp(1).sum().backward()
     for name, parameter in circuit.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_layers_may_have_different_numbers_of_sums_and_regions_a_single_child() -> None:
+    scopes = [(0, 1, 2), (0, 1), (2,), (0, 1), (2,), (0,), (1,)]
+    partitions = [(0, 1, 2), (1, 3), (2, 4), (3, 5, 6)]
+    graph = socratic.RegionGraph.from_dict({"n_features": 3, "regions": scopes, "partitions": partitions})
+    circuit = socratic.Circuit(graph, n_classes=2, n_sums=[4, 3, 5], n_leaves=2)
+    assert [(layer.n_nodes, layer.n_children) for layer in circuit.inner_layers()] == [(4, 2), (3, 4), (5, 3)]
+    assert circuit.root_branches()[0].n_children == 5 * 4
+    x = torch.randn(4, 3)
+    assert circuit.log_likelihood(x).shape == (4, 2)
+    assert socratic.Circuit.from_config(circuit.to_config()).n_sums == (4, 3, 5)
+    with pytest.raises(ValueError, match="n_sums must be one number or one for each of 3 inner layers; got 2"):
+        socratic.Circuit(graph, n_classes=2, n_sums=[4, 3], n_leaves=2)
+    with pytest.raises(ValueError, match="n_sums must be a whole number of at least 1; got 0"):
+        socratic.Circuit(graph, n_classes=2, n_sums=[4, 0, 5], n_leaves=2)

@@ -30,12 +30,17 @@ def test_a_valid_graph_reports_leaf_regions_and_repetitions() -> None:
         ([(0, 1, 2), (0, 1), (5,)], [(0, (1, 2))], "region 2 must have distinct variables between 0 and 2"),
         ([(0, 1, 2), (1, 0), (2,)], [(0, (1, 2))], "increasing order"),
         ([(0, 1, 2), (0, 1), (2,)], [(0, (1, 7))], "names region 7 of 3 regions"),
-        ([(0, 1, 2), (0,), (1,), (2,)], [(0, (1, 2, 3))], "must have two children; got 3"),
+        ([(0, 1, 2), (0,), (1,), (2,)], [(0, (1, 2, 3))], "must have one or two children; got 3"),
         ([(0, 1, 2), (0, 1), (2,), (0,)], [(0, (1, 2))], "region 3 must belong to exactly one partition; got 0"),
         (
             [(0, 1, 2), (0, 1), (2,), (0,), (1,), (0,), (1,)],
             [(0, (1, 2)), (1, (3, 4)), (1, (5, 6))],
             "region 1 has 2 partitions; only the root may have several",
+        ),
+        (
+            [(0, 1, 2), (0, 1), (2,), (0, 1), (0, 1)],
+            [(0, (1, 2)), (3, (4,)), (4, (3,))],
+            "region 3 must lie below the root; its parents form a circle",
         ),
     ],
 )

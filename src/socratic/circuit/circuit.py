@@ -41,8 +41,8 @@ class Circuit(nn.Module):
         The structure.
     n_classes : int
         Number of class roots (C).
-    n_sums : int
-        Sums per inner region (S).
+    n_sums : int or sequence of int
+        Sums per inner region (S), for all layers or for each of :attr:`layers`, bottom up.
     n_leaves : int
         Leaves per leaf region (I).
     leaf : str, Family, or a sequence of them
@@ -59,7 +59,7 @@ class Circuit(nn.Module):
         region_graph: RegionGraph,
         *,
         n_classes: int,
-        n_sums: int,
+        n_sums: int | Sequence[int],
         n_leaves: int,
         leaf: LeafSpec = "gaussian",
         product: ProductKind = "all-pairs",
@@ -68,19 +68,20 @@ class Circuit(nn.Module):
         super().__init__()
         self.n_features = region_graph.n_features
         self.n_classes = check_count("n_classes", n_classes)
-        self.n_sums = check_count("n_sums", n_sums)
         check_choice("product", product, PRODUCT_KINDS)
         self.region_graph, self.product = region_graph, product
         layout = plan_layout(region_graph)
+        sums_of_layer = _sums_of_layers(n_sums, len(layout.layers))
+        self.n_sums = tuple(sums_of_layer) if isinstance(n_sums, Sequence) else check_count("n_sums", n_sums)
         scopes = [region_graph.regions[region].scope for region in layout.leaf_regions]
         self.leaves = LeafLayer(_families_of(leaf, self.n_features), scopes, check_count("n_leaves", n_leaves))
-        widths = [self.leaves.n_nodes, *(self.n_sums for _ in layout.layers)]
+        widths = [self.leaves.n_nodes, *sums_of_layer]
 
         def layer(plan: LayerPlan, n_nodes: int) -> SumProductLayer:
             right = None if plan.right is None else widths[plan.right.layer]
             return SumProductLayer(plan.left, plan.right, (widths[plan.left.layer], right), n_nodes, product)
 
-        self.layers = nn.ModuleList(layer(plan, self.n_sums) for plan in layout.layers)
+        self.layers = nn.ModuleList(layer(*pair) for pair in zip(layout.layers, sums_of_layer, strict=True))
         self.roots = nn.ModuleList(layer(plan, self.n_classes) for plan in layout.roots)
         seed = check_count("seed", seed, minimum=0)
         if not self.root_branches()[0].logits.is_meta:
@@ -158,7 +159,7 @@ class Circuit(nn.Module):
         families = list(dict.fromkeys(self.leaves.families))
         return {
             "n_classes": self.n_classes,
-            "n_sums": self.n_sums,
+            "n_sums": self.n_sums if isinstance(self.n_sums, int) else list(self.n_sums),
             "n_leaves": self.leaves.n_nodes,
             "product": self.product,
             "families": [family.to_dict() for family in families],
@@ -178,6 +179,14 @@ class Circuit(nn.Module):
             leaf=[families[index] for index in config["family_of"]],
             product=config["product"],
         )
+
+
+def _sums_of_layers(n_sums: int | Sequence[int], n_layers: int) -> list[int]:
+    if not isinstance(n_sums, Sequence):
+        return [check_count("n_sums", n_sums)] * n_layers
+    if len(n_sums) != n_layers:
+        raise ValueError(f"n_sums must be one number or one for each of {n_layers} inner layers; got {len(n_sums)}")
+    return [check_count("n_sums", number) for number in n_sums]
 
 
 def _families_of(leaf: LeafSpec, n_features: int) -> list[Family]:

@@ -1,9 +1,9 @@
 """Region graphs: which variables a circuit splits where, as plain data.
 
 A *region* is a set of variables (its scope). A *partition* splits a region into two child regions of
-disjoint scope. The root region holds every variable and has one partition per repetition; every other
-region belongs to exactly one partition and has at most one partition of its own, so each repetition is a
-binary tree. Regions without a partition are leaf regions.
+disjoint scope, or passes it on whole to a single child. The root region holds every variable and has one
+partition per repetition; every other region belongs to exactly one partition and has at most one partition
+of its own, so each repetition is a binary tree. Regions without a partition are leaf regions.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Region:
 class Partition:
     """A split of the region ``parent`` into the regions ``children`` (indices into the graph's regions).
 
-    Two children split the parent's scope between them. A partition of the root may have a single child,
-    a leaf region with the whole scope: a circuit that does not split at all.
+    Two children split the parent's scope between them. A single child has the parent's whole scope: the
+    parent's sums are then mixtures of the child's nodes.
     """
 
     parent: int
@@ -142,6 +142,16 @@ def _validate_trees(graph: RegionGraph) -> None:
             raise ValueError(f"region {index} has {parents[index]} partitions; only the root may have several")
         if children[index] != 1:
             raise ValueError(f"region {index} must belong to exactly one partition; got {children[index]}")
+    # Single children have their parent's scope, so that two of them could be each other's.
+    children_of: dict[int, list[int]] = {}
+    for partition in graph.partitions:
+        children_of.setdefault(partition.parent, []).extend(partition.children)
+    reached = [ROOT]
+    for region in reached:
+        reached.extend(children_of.get(region, []))
+    if len(reached) < len(graph.regions):
+        lost = min(set(range(len(graph.regions))) - set(reached))
+        raise ValueError(f"region {lost} must lie below the root; its parents form a circle")
 
 
 def _validate_split(partition: Partition, regions: tuple[Region, ...]) -> None:
@@ -150,9 +160,9 @@ def _validate_split(partition: Partition, regions: tuple[Region, ...]) -> None:
             raise ValueError(f"{partition} names region {index!r} of {len(regions)} regions")
     scope = regions[partition.parent].scope
     parts = [variable for child in partition.children for variable in regions[child].scope]
-    if len(partition.children) not in (1, 2) or (len(partition.children) == 1 and partition.parent != ROOT):
+    if len(partition.children) not in (1, 2):
         raise ValueError(
-            f"the partition of region {partition.parent} must have two children; got {len(partition.children)}"
+            f"the partition of region {partition.parent} must have one or two children; got {len(partition.children)}"
         )
     if sorted(parts) != list(scope):
         raise ValueError(
