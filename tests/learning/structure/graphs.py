@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-from socratic.circuit import Leaf, Node, Product, Sum
+from socratic.circuit import Leaf, Node, Product
 from socratic.distributions import Bernoulli, Binomial, Categorical, Distribution, Normal
 
 

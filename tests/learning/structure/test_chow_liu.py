@@ -6,13 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.learning.structure.graphs import log_likelihood, scopes, topological
 
 from socratic.circuit import Leaf, Sum
 from socratic.families import Bernoulli, Categorical
 from socratic.learning.structure import chow_liu_tree
 from socratic.learning.structure.counts import mutual_information, pair_counts
 from socratic.learning.structure.trees import maximum_spanning_tree
+from tests.learning.structure.graphs import log_likelihood, scopes, topological
 
 PARENTS = [-1, 0, 0, 1, 1, 3]
 SIZES = [2, 3, 2, 4, 2, 3]
@@ -50,14 +50,19 @@ def test_the_likelihood_is_that_of_the_tree() -> None:
     codes, smoothing = planted_rows(500, seed=0), 2.0
     root = chow_liu_tree(codes, FAMILIES, smoothing=smoothing)
     rows = planted_rows(50, seed=1)
+    shares = [
+        (np.bincount(codes[:, column].astype(int), minlength=size) + 1 / size) / (len(codes) + 1)
+        for column, size in enumerate(SIZES)
+    ]
     expected = np.zeros(len(rows))
-    for column, (parent, size) in enumerate(zip(PARENTS, SIZES, strict=True)):
-        other = SIZES[parent] if parent >= 0 else 1
+    for column, parent in enumerate(PARENTS):
         for number, row in enumerate(rows):
-            alike = codes[:, column] == row[column]
-            context = codes[:, parent] == row[parent] if parent >= 0 else np.ones(len(codes), dtype=bool)
-            numerator = (alike & context).sum() + smoothing / (size * other)
-            expected[number] += np.log(numerator / (context.sum() + smoothing / other))
+            alike, share = codes[:, column] == row[column], shares[column][int(row[column])]
+            context, weight = np.ones(len(codes), dtype=bool), smoothing
+            if parent >= 0:
+                context = codes[:, parent] == row[parent]
+                weight = smoothing * shares[parent][int(row[parent])]
+            expected[number] += np.log((np.sum(alike & context) + weight * share) / (context.sum() + weight))
     np.testing.assert_allclose(log_likelihood([root], rows)[:, 0], expected, rtol=1e-10)
 
 

@@ -6,13 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.learning.structure.graphs import log_likelihood, scopes, topological
-from tests.learning.structure.test_chow_liu import FAMILIES, SIZES, all_rows, planted_rows
 
 from socratic.circuit import Product
 from socratic.learning.structure import chow_liu_tree, hidden_chow_liu_tree
 from socratic.learning.structure.hidden_chow_liu import HiddenTree
 from socratic.learning.structure.trees import RootedTree
+from tests.learning.structure.graphs import log_likelihood, scopes, topological
+from tests.learning.structure.test_chow_liu import FAMILIES, SIZES, all_rows, planted_rows
 
 TREE = RootedTree((2, 0, 1), (2, 0, -1))
 

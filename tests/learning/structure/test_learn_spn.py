@@ -11,12 +11,12 @@ from scipy.integrate import trapezoid
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
-from tests.learning.structure.graphs import log_likelihood, scopes, topological
-from tests.learning.structure.tables import TABLES, MixedTable, generate
 
 from socratic.circuit import Leaf, Node, Product, Sum
 from socratic.families import Binomial, Categorical, Gaussian
 from socratic.learning.structure import learn_class_spns, learn_spn
+from tests.learning.structure.graphs import log_likelihood, scopes, topological
+from tests.learning.structure.tables import TABLES, MixedTable, generate
 
 
 def accuracy(roots: tuple[Node, ...], train_y: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
@@ -128,6 +128,7 @@ ODD_TABLES = {
     "huge": 1e140 * RNG.normal(size=(200, 3)),
     "tiny": 1e-140 * RNG.normal(size=(200, 3)),
     "far from zero": 1e9 + RNG.normal(size=(200, 3)),
+    "heavy tails": RNG.standard_cauchy((300, 1)) + RNG.standard_cauchy((300, 3)),
     "mostly missing": np.where(RNG.random((200, 4)) < 0.95, np.nan, RNG.normal(size=(200, 4))),
 }
 
@@ -166,6 +167,7 @@ def test_errors_name_the_problem() -> None:
             lambda: learn_spn(x, "gaussian", independence="g-test"),
         ),
         ("smoothing must be", lambda: learn_spn(x, "bernoulli", smoothing=-1)),
+        ("min_variance must be a positive number; got 0", lambda: learn_spn(x, "gaussian", min_variance=0)),
         ("threshold must be", lambda: learn_spn(x, "bernoulli", threshold=2)),
         ("class 1 has none", lambda: learn_class_spns(x, [0, 0, 2, 2, 0], "gaussian")),
     ]

@@ -14,7 +14,7 @@ from socratic.learning.structure.counts import mutual_information, pair_counts, 
 from socratic.learning.structure.trees import category_leaf, maximum_spanning_tree, tree_circuit
 
 
-def chow_liu_tree(x: Any, families: Families, *, smoothing: float = 1.0) -> Node:
+def chow_liu_tree(x: Any, families: Families, *, smoothing: float = 10.0) -> Node:
     """The tree of columns with the most mutual information along its edges, as a circuit.
 
     Every state of a column is one of its categories, so at most one child of each sum is not 0 for a complete row:
@@ -27,7 +27,7 @@ def chow_liu_tree(x: Any, families: Families, *, smoothing: float = 1.0) -> Node
     families : family, name of a family, or a sequence of them
         Bernoulli or categorical, for all columns or for each.
     smoothing : float
-        Rows added to the counts of each pair of columns, spread evenly over its cells (Laplace).
+        Rows added to the counts of each pair of columns, distributed as if the two were independent.
 
     Returns
     -------
@@ -48,13 +48,11 @@ def chow_liu_tree(x: Any, families: Families, *, smoothing: float = 1.0) -> Node
     for parent, column in tree.edges:
         transitions[column] = joint[cells(parent), cells(column)] / marginal[cells(parent), column, None]
     root = tree.order[0]
-    # Without missing values all pairs agree about the root; with them its own counts know most.
     leaves = [
         [category_leaf(column, known[column], indicator) for indicator in np.eye(size)]
         for column, size in enumerate(sizes)
     ]
-    own = np.diag(counts)[cells(root)] + smoothing / sizes[root]
-    return tree_circuit(tree, own / own.sum(), transitions, leaves)
+    return tree_circuit(tree, marginal[cells(root), root], transitions, leaves)
 
 
 def check_smoothing(value: Any) -> float:

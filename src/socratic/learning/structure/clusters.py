@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from socratic.families import Family
-from socratic.learning.structure.columns import n_categories
+from socratic.learning.structure.columns import n_categories, without_tails
 from socratic.learning.structure.counts import one_hot
 
 _MAX_ROWS = 10_000
@@ -23,7 +23,8 @@ def cluster_rows(x: np.ndarray, families: Sequence[Family], n_clusters: int, rng
     x : ndarray (N, V)
         Rows, NaN where missing: there the column's mean stands in.
     families : sequence of Family
-        Families of the columns: numbers are standardised, categories become indicators of the same total variance.
+        Families of the columns: numbers lose their tails and are standardised, categories become indicators of the
+        same total variance.
     n_clusters : int
     rng : numpy.random.Generator
     """
@@ -45,7 +46,7 @@ def _row_features(x: np.ndarray, families: Sequence[Family]) -> np.ndarray:
         values = x[:, column]
         known = ~np.isnan(values)
         size = n_categories(family)
-        features = values[:, None].copy() if size is None else one_hot(values[:, None], [size])
+        features = without_tails(values)[:, None].copy() if size is None else one_hot(values[:, None], [size])
         if not known.any():
             continue
         features[known] -= features[known].mean(0)

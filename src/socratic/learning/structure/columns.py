@@ -13,6 +13,8 @@ from socratic.families import Bernoulli, Categorical, Family, as_family
 _LARGEST = 1e150
 """Larger values would have variances beyond what float64 holds."""
 
+_TAIL = 0.01
+
 
 def check_table(x: Any, families: Families) -> tuple[np.ndarray, tuple[Family, ...]]:
     """Rows as float64 (N, V), NaN where missing, and one family for each column.
@@ -60,6 +62,20 @@ def all_categories(families: Sequence[Family], learner: str) -> tuple[int, ...]:
             )
         sizes.append(size)
     return tuple(sizes)
+
+
+def without_tails(values: np.ndarray) -> np.ndarray:
+    """``values`` (N,) moved to between their 1% and 99% quantiles, NaN kept: a few outliers do not set the scale.
+
+    A column that would become constant stays as it is: what is rare is all it has to tell.
+    """
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return values
+    # Observed values, not values between them: fewer than a hundred rows have no tails.
+    low = np.quantile(known, _TAIL, method="lower")
+    high = np.quantile(known, 1.0 - _TAIL, method="higher")
+    return np.clip(values, low, high) if low < high else values
 
 
 Families = str | Family | Sequence[str | Family]

@@ -50,7 +50,7 @@ def smoothed(counts: np.ndarray, sizes: Sequence[int], smoothing: float) -> tupl
     counts : ndarray (K, K)
     sizes : sequence of int
     smoothing : float
-        Rows added to each pair of columns, spread evenly over its cells.
+        Rows added to each pair of columns, distributed as if the two were independent.
 
     Returns
     -------
@@ -60,11 +60,13 @@ def smoothed(counts: np.ndarray, sizes: Sequence[int], smoothing: float) -> tupl
         Marginal of each category in its pair with each column.
     """
     column_of = np.repeat(np.arange(len(sizes)), sizes)
-    cells = np.repeat(sizes, sizes).astype(np.float64)
-    padded = counts + smoothing / (cells[:, None] * cells)
+    first = np.cumsum([0, *sizes[:-1]])
+    own = np.diag(counts) + 1.0 / np.repeat(sizes, sizes)  # one row spread evenly: no category is impossible
+    own = own / np.add.reduceat(own, first)[column_of]
+    padded = counts + smoothing * np.outer(own, own)
     seen = sum_blocks(padded, sizes)[column_of][:, column_of]
     joint = np.divide(padded, seen, out=np.zeros_like(padded), where=seen > 0)
-    return joint, np.add.reduceat(joint, np.cumsum([0, *sizes[:-1]]), axis=1)
+    return joint, np.add.reduceat(joint, first, axis=1)
 
 
 def mutual_information(counts: np.ndarray, sizes: Sequence[int], smoothing: float = 0.0) -> np.ndarray:

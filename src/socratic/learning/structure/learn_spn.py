@@ -27,7 +27,7 @@ def learn_spn(
     families: Families,
     *,
     min_rows: int = 30,
-    threshold: float = 0.3,
+    threshold: float = 0.2,
     significance: float = 0.001,
     independence: Independence = "auto",
     n_clusters: int = 2,
@@ -60,7 +60,7 @@ def learn_spn(
     n_clusters : int
         Clusters that rows are divided into at once.
     min_variance : float
-        Smallest variance of a Gaussian leaf, as a share of its column's variance.
+        Smallest variance of a Gaussian leaf, as a share of its column's variance without the tails (1% on each side).
     smoothing : float
         Rows added to every leaf of categories or counts, distributed as the whole column is.
     seed : int
@@ -79,10 +79,12 @@ def learn_spn(
         all_categories(known, "independence='g-test'")
     if not 0.0 <= smoothing < math.inf:
         raise ValueError(f"smoothing must be a number of at least 0; got {smoothing!r}")
+    if not 0.0 < min_variance < math.inf:
+        raise ValueError(f"min_variance must be a positive number; got {min_variance!r}")
     search = _Search(
         table,
         known,
-        LeafFitter(whole, known, min_variance=check_rate("min_variance", min_variance), smoothing=smoothing),
+        LeafFitter(whole, known, min_variance=min_variance, smoothing=smoothing),
         min_rows=check_count("min_rows", min_rows),
         threshold=check_rate("threshold", threshold),
         significance=check_rate("significance", significance),

@@ -11,7 +11,7 @@ from socratic.circuit import Leaf
 from socratic.distributions import Bernoulli, Binomial, Categorical, Distribution, Normal
 from socratic.families import Binomial as BinomialFamily
 from socratic.families import Family
-from socratic.learning.structure.columns import n_categories
+from socratic.learning.structure.columns import n_categories, without_tails
 
 
 class LeafFitter:
@@ -25,7 +25,7 @@ class LeafFitter:
         What the values of each column are. The variance bounds of a Gaussian family are for standardised data and
         are not used: ``min_variance`` takes their place.
     min_variance : float
-        Smallest variance of a leaf, as a share of its column's variance.
+        Smallest variance of a leaf, as a share of its column's variance without the tails (1% on each side).
     smoothing : float
         Rows added to every leaf of categories or counts, distributed as the whole column is.
     """
@@ -89,6 +89,7 @@ class LeafFitter:
             return np.array([(values.sum() / family.n_trials + 0.5) / (len(values) + 1.0)])
         if not len(values):
             return np.array([0.0, 1.0])
+        values = without_tails(values)
         mean, variance = values.mean(), values.var()
         # A constant column says nothing about its scale, however its mean was rounded.
         constant = variance <= 1e-24 * max(1.0, mean * mean)
