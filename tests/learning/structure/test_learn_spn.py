@@ -169,6 +169,7 @@ def test_errors_name_the_problem() -> None:
         ("smoothing must be", lambda: learn_spn(x, "bernoulli", smoothing=-1)),
         ("min_variance must be a positive number; got 0", lambda: learn_spn(x, "gaussian", min_variance=0)),
         ("threshold must be", lambda: learn_spn(x, "bernoulli", threshold=2)),
+        ("one class, 0 or more, for each of the 5 rows", lambda: learn_class_spns(x, [0, 1], "gaussian")),
         ("class 1 has none", lambda: learn_class_spns(x, [0, 0, 2, 2, 0], "gaussian")),
     ]
     for message, call in cases:

@@ -23,7 +23,7 @@ _N_FEATURES = 10
 _FREQUENCY = 4.0
 _SMALLEST_SHARE = 1e-3
 """Directions with less than this share of a column's largest feature variance are rounding and noise."""
-_BLOCK_ENTRIES = 2**22
+_BLOCK_ENTRIES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +95,13 @@ def rdc(x: np.ndarray, families: Sequence[Family], rng: np.random.Generator) -> 
     step = max(1, _BLOCK_ENTRIES // (whitened.shape[1] * width))
     for start in range(0, n_columns, step):
         block = slice(start, min(start + step, n_columns))
-        products = whitened[:, start * width : block.stop * width].T @ whitened
-        products = products.reshape(-1, width, n_columns, width).transpose(0, 2, 1, 3)
-        products = products / np.maximum(n_rows[block], 1.0)[:, :, None, None]
+        products = whitened[:, start * width : block.stop * width].T @ whitened[:, start * width :]
+        products = products.reshape(-1, width, n_columns - start, width).transpose(0, 2, 1, 3)
+        products = products / np.maximum(n_rows[block, start:], 1.0)[:, :, None, None]
         # With missing values, covariances of different rows are combined: a correlation may then exceed 1.
-        strength[block] = np.minimum(np.linalg.norm(products, 2, axis=(-2, -1)), 1.0)
-        squares[block] = (products**2).sum((-2, -1))
-    np.fill_diagonal(strength, 0.0)
+        strength[block, start:] = np.minimum(np.linalg.norm(products, 2, axis=(-2, -1)), 1.0)
+        squares[block, start:] = (products**2).sum((-2, -1))
+    strength, squares = (np.triu(values, 1) + np.triu(values, 1).T for values in (strength, squares))
     return Dependence(strength, _chi2_p_value(np.maximum(n_rows - 1.0, 0.0) * squares, np.outer(ranks, ranks)))
 
 

@@ -114,6 +114,8 @@ def learn_class_spns(x: Any, y: Any, families: Families, **options: Any) -> tupl
     """
     table, known = check_table(x, families)
     labels = np.asarray(y)
+    if labels.shape != (len(table),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise ValueError(f"y must hold one class, 0 or more, for each of the {len(table)} rows; got {y!r}")
     n_classes = int(labels.max()) + 1
     empty = np.flatnonzero(np.bincount(labels, minlength=n_classes) == 0)
     if len(empty):
@@ -133,28 +135,20 @@ class _Part:
     weights: tuple[float, ...] | None = None  # of a sum
 
 
+@dataclass
 class _Search:
-    """The state of one call of :func:`learn_spn`."""
+    """The settings and the state of one call of :func:`learn_spn`."""
 
-    def __init__(
-        self,
-        x: np.ndarray,
-        families: Sequence[Family],
-        fitter: LeafFitter,
-        *,
-        min_rows: int,
-        threshold: float,
-        significance: float,
-        independence: Independence,
-        n_clusters: int,
-        rng: np.random.Generator,
-    ) -> None:
-        self.x, self.families, self.fitter = x, families, fitter
-        self.min_rows, self.n_clusters = min_rows, n_clusters
-        self.threshold, self.significance = threshold, significance
-        self.independence = independence
-        self.rng = rng
-        self.parts: list[_Part] = []
+    x: np.ndarray
+    families: Sequence[Family]
+    fitter: LeafFitter
+    min_rows: int
+    threshold: float
+    significance: float
+    independence: Independence
+    n_clusters: int
+    rng: np.random.Generator
+    parts: list[_Part] = field(default_factory=list)
 
     def run(self) -> Node:
         """Divide parts until all are done, then build nodes from the last part to the first."""
@@ -182,12 +176,10 @@ class _Search:
             self._fit(part)
         elif len(part.rows) < self.min_rows:
             self._split(part, np.arange(len(part.columns)))
+        elif not part.connected and (groups := self._groups(part)).max() > 0:
+            self._split(part, groups)
         else:
-            groups = None if part.connected else self._groups(part)
-            if groups is not None and groups.max() > 0:
-                self._split(part, groups)
-            else:
-                self._mix(part)
+            self._mix(part)
 
     def _fit(self, part: _Part) -> None:
         """Make a part of one column a leaf, or a sum if two clusters describe its numbers better than one."""
