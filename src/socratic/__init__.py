@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
     from socratic.inference import training_log_likelihood as training_log_likelihood
+    from socratic.learning.structure import chow_liu_tree as chow_liu_tree
+    from socratic.learning.structure import hidden_chow_liu_tree as hidden_chow_liu_tree
+    from socratic.learning.structure import learn_class_spns as learn_class_spns
+    from socratic.learning.structure import learn_spn as learn_spn
     from socratic.structure import Partition as Partition
     from socratic.structure import Region as Region
     from socratic.structure import RegionGraph as RegionGraph
@@ -65,6 +69,7 @@ _HOMES = {
         "Uncertainty",
         "load_classifier",
     ),
+    "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu_tree", "learn_class_spns", "learn_spn"),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
 _MODULES = ("data", "distributions", "families", "interop", "shifts")
