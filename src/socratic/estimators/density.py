@@ -25,7 +25,7 @@ from socratic.estimators.building import (
 from socratic.estimators.encoding import check_columns, encode_rows
 from socratic.estimators.preparation import prepare, split_rows
 from socratic.estimators.tables import Table
-from socratic.inference.sampling import sample
+from socratic.inference.queries import sample
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
@@ -127,7 +127,7 @@ class CircuitDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         n_samples = check_count("n_samples", n_samples)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        rows = sample(self.circuit_, n_samples, seed=seed).double().cpu().numpy()
+        rows = sample(self.circuit_, n_samples, seed=seed).x.double().cpu().numpy()
         columns = self.table_.decode(rows)
         if not hasattr(self, "feature_names_in_"):
             return np.column_stack(columns).astype(np.float64)

@@ -209,10 +209,7 @@ class Binomial(Family):
 
     def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
         probability = torch.sigmoid(parameters["logit"])
-        trials = torch.rand(
-            (*probability.shape, self.n_trials), generator=generator, dtype=probability.dtype, device=probability.device
-        )
-        return (trials < probability.unsqueeze(-1)).sum(-1)
+        return torch.binomial(torch.full_like(probability, self.n_trials), probability, generator=generator)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> BinomialLeaf:
         return BinomialLeaf(self.n_trials, float(torch.sigmoid(parameters["logit"][slot, leaf].double())))

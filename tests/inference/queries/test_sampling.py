@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from socratic.inference.queries import sample
 
 import socratic
 from socratic.families import Binomial, Categorical
-from socratic.inference.sampling import sample
 
 
 @pytest.mark.parametrize("product", ["all-pairs", "element-wise"])
@@ -22,7 +22,7 @@ def test_samples_have_the_circuits_probabilities(product: str) -> None:
     states = np.array(list(itertools.product(range(2), range(3), range(3))))
     n = 6000
     for class_index in range(2):
-        rows = sample(circuit, n, class_index=class_index, seed=1).numpy()
+        rows = sample(circuit, n, class_index=class_index, seed=1).x.numpy()
         counts = [(rows == state).all(1).sum() for state in states]
         expected = circuit.log_likelihood(states)[:, class_index].exp().detach().numpy() * n
         assert stats.chisquare(counts, expected / expected.sum() * n).pvalue > 1e-3
@@ -30,7 +30,7 @@ def test_samples_have_the_circuits_probabilities(product: str) -> None:
 
 def test_gaussian_samples_follow_the_marginals() -> None:
     circuit = socratic.rat_spn(3, 1, n_sums=3, n_leaves=3, depth=2, n_repetitions=2).double()
-    rows = sample(circuit, 4000, seed=2).numpy()
+    rows = sample(circuit, 4000, seed=2).x.numpy()
     grid = np.linspace(-8, 8, 2001)
     for variable in range(3):
         x = np.full((len(grid), 3), np.nan)
@@ -43,9 +43,9 @@ def test_gaussian_samples_follow_the_marginals() -> None:
 
 def test_samples_depend_on_the_seed_alone() -> None:
     circuit = socratic.rat_spn(5, 2, n_sums=2, n_leaves=2, depth=2)
-    assert torch.equal(sample(circuit, 4, seed=3), sample(circuit, 4, seed=3))
-    assert not torch.equal(sample(circuit, 4, seed=3), sample(circuit, 4, seed=4))
-    assert sample(circuit, 0).shape == (0, 5)
-    assert sample(circuit, 3, class_index=torch.tensor([0, 1, 1])).shape == (3, 5)
+    assert torch.equal(sample(circuit, 4, seed=3).x, sample(circuit, 4, seed=3).x)
+    assert not torch.equal(sample(circuit, 4, seed=3).x, sample(circuit, 4, seed=4).x)
+    assert sample(circuit, 0).x.shape == (0, 5)
+    assert sample(circuit, 3, class_index=torch.tensor([0, 1, 1])).x.shape == (3, 5)
     with pytest.raises(ValueError, match="class_index must be between 0 and 1; got 2"):
         sample(circuit, 3, class_index=2)
