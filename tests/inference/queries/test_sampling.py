@@ -130,7 +130,7 @@ def test_small_chunks_and_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of every kind: rows in chunks, draws in blocks, sums in parts."""
     from socratic.inference.queries import circuit_pass
 
-    monkeypatch.setattr(circuit_pass, "_SELECT_ENTRIES", 64)
+    monkeypatch.setattr(circuit_pass, "_CACHE_TERMS", 64)
     monkeypatch.setattr("socratic.inference.queries.sampling.chunk_rows", lambda *_: 7)
     world = make_world("all-pairs", seed=2)
     drawn = socratic.conditional_sample(world.circuit, EVIDENCE.repeat(3, 0), 40, class_prior=PRIOR, chunk_size=2)

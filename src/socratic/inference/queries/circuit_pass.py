@@ -14,7 +14,6 @@ from socratic.inference.queries.leaves import fill_missing, leaf_moments, leaf_t
 from socratic.inference.queries.passes import Kind, LeafValue, Select
 from socratic.inference.walk import walk_layers
 from socratic.numerics import (
-    LogProducts,
     Scratch,
     log_or_dead,
     map_tiles,
@@ -23,7 +22,8 @@ from socratic.numerics import (
 )
 
 NOT_CHOSEN = -1
-_SELECT_ENTRIES = 2**22
+_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
+"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
 
 
 class MaxAlgebra(PlainAlgebra):
@@ -118,11 +118,11 @@ class CircuitPass:
     ) -> None:
         """Select a child of each chosen sum ``nodes`` (F, D) of a layer and mark what it consists of."""
         products = Products.of(layer, *self.walked.children(layer))
-        terms_of = LogProducts(products.left, products.right)
         log_weights = log_or_dead(weights)
-        for part in (nodes != NOT_CHOSEN).nonzero().split(max(1, _SELECT_ENTRIES // layer.n_children)):
+        at_once = (_CACHE_TERMS if row.device.type == "cpu" else _DEVICE_TERMS) // layer.n_children
+        for part in (nodes != NOT_CHOSEN).nonzero().split(max(1, at_once)):
             fold, draw = part.unbind(1)
-            child = select(log_weights[fold, nodes[fold, draw]] + terms_of.of(fold, row[draw]).t())
+            child = select(_log_terms(log_weights, products, fold, nodes[fold, draw], row[draw]))
             left, right = child, child
             if layer.all_pairs and layer.widths[1] is not None:
                 left, right = child // layer.widths[1], child % layer.widths[1]
@@ -143,8 +143,8 @@ class CircuitPass:
         left, right = _split_products(weights, products, factor)
         fold, node, row = (far & (share > 0)).nonzero(as_tuple=True)
         if len(fold):
-            terms = log_or_dead(weights)[fold, node].t() + LogProducts(products.left, products.right).of(fold, row)
-            parts = (torch.softmax(terms, dim=0) * share[fold, node, row]).t()  # (M, K)
+            terms = _log_terms(log_or_dead(weights), products, fold, node, row)
+            parts = torch.softmax(terms, dim=1) * share[fold, node, row].unsqueeze(1)
             pairs = parts.unflatten(1, (left.shape[1], -1))  # (M, A, B), or (M, K, 1)
             left.mT.index_put_((fold, row), pairs.sum(2), accumulate=True)
             if right is not None:
@@ -152,6 +152,14 @@ class CircuitPass:
         shares[layer.left.layer][layer.left.start : layer.left.stop] = left
         if layer.right is not None:
             shares[layer.right.layer][layer.right.start : layer.right.stop] = left if right is None else right
+
+
+def _log_terms(log_weights: Tensor, products: Products, fold: Tensor, node: Tensor, row: Tensor) -> Tensor:
+    """The terms (M, K) of M sums, each given by its fold, node and row: log-weights plus log-values of children."""
+    terms = products.left[fold, :, row]
+    if products.right is not None:
+        terms = (terms.unsqueeze(2) + products.right[fold, :, row].unsqueeze(1)).flatten(1)
+    return log_weights[fold, node] + terms
 
 
 def _split_products(weights: Tensor, products: Products, factor: Tensor) -> tuple[Tensor, Tensor | None]:

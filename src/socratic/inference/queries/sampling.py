@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.errors import check_count
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import Pass, begin
+from socratic.inference.queries.passes import Pass, Select, begin
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 
 NO_CLASS = -1
@@ -125,13 +124,21 @@ def _draw(evaluated: Pass, rows: Tensor, weights: Tensor, block: int, generator:
     return Samples(x, classes)
 
 
-def select_at_random(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    """Choose one of the terms (M, K) with probabilities in proportion."""
+def select_at_random(generator: torch.Generator) -> Select:
+    """Choose one of the terms (M, K) with probabilities in proportion.
+
+    One random number a choice, looked up among the cumulated terms: many times faster than one for each term.
+    """
 
     def select(log_terms: Tensor) -> Tensor:
-        if not len(log_terms):
-            return torch.zeros(0, dtype=torch.int64, device=log_terms.device)
-        return torch.multinomial(torch.softmax(log_terms, dim=1), 1, generator=generator).squeeze(1)
+        terms = torch.softmax(log_terms, dim=1)
+        cumulated = terms.cumsum(1)
+        place = torch.empty_like(cumulated[:, -1:]).uniform_(generator=generator)
+        # Above 0 and up to the total, so that a term of 0 is never the first to reach it ...
+        chosen = torch.searchsorted(cumulated, (1.0 - place) * cumulated[:, -1:]).squeeze(1)
+        chosen.clamp_(max=terms.shape[1] - 1)
+        # ... unless parallel sums were rounded out of order.
+        return torch.where(terms.gather(1, chosen.unsqueeze(1)).squeeze(1) > 0, chosen, terms.argmax(1))
 
     return select
 
