@@ -52,7 +52,7 @@ def test_gaussian_expectations_equal_integrals() -> None:
 def test_leaf_shares_are_the_gradient_of_the_log_likelihood() -> None:
     """The other way to them: how the log-likelihood changes with a leaf's log-density."""
     from socratic.inference.likelihood import LogValues, PlainAlgebra
-    from socratic.inference.queries.passes import begin
+    from socratic.inference.queries.passes import engine_of
     from socratic.inference.walk import walk
 
     circuit = peaky_circuit((6, 2, 3, 3, 2, 2, "all-pairs"))
@@ -62,7 +62,7 @@ def test_leaf_shares_are_the_gradient_of_the_log_likelihood() -> None:
     roots = walk(circuit, LogValues.rescale(density), circuit.weights(), PlainAlgebra()).of_classes(rows.dtype)
     (gradient,) = torch.autograd.grad(torch.logsumexp(roots, 1).sum(), density)
     with torch.no_grad():
-        shares = begin(circuit, rows).leaf_shares(torch.softmax(roots, 1))
+        shares = engine_of(circuit).evaluate(rows).leaf_shares(torch.softmax(roots, 1))
     torch.testing.assert_close(shares, gradient)
 
 
@@ -122,7 +122,7 @@ def test_impossible_evidence_gives_nan_for_its_row_alone() -> None:
 def test_only_discrete_variables_have_tables() -> None:
     circuit = socratic.rat_spn(2, 1, depth=1, leaf=[Gaussian(), Binomial(300)])
     assert socratic.expectation(circuit, np.full((3, 2), np.nan), tables=[1]).probabilities[1].shape == (3, 301)
-    with pytest.raises(ValueError, match="variable 0 is gaussian"):
+    with pytest.raises(ValueError, match="variable 0 has a density"):
         socratic.expectation(circuit, np.full((1, 2), np.nan), tables=[0])
     with pytest.raises(ValueError, match="tables must hold variables from 0 to 1; got 2"):
         socratic.expectation(circuit, np.full((1, 2), np.nan), tables=[2])

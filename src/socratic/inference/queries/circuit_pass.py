@@ -7,11 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from socratic.circuit.circuit import Circuit
+from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.inference.likelihood import LogValues, MaskedAlgebra, PlainAlgebra, Products
 from socratic.inference.queries.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
 from socratic.inference.queries.passes import Kind, LeafValue, Select
+from socratic.inference.rows import values_per_row
 from socratic.inference.walk import walk_layers
 from socratic.numerics import (
     Scratch,
@@ -51,12 +52,37 @@ class MaxAlgebra(PlainAlgebra):
         return LogValues(best, torch.zeros_like(best[:, :1]))
 
 
+class CircuitEngine:
+    """Queries of tensor circuits; see :class:`~socratic.inference.queries.passes.Engine`."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit, self.weights = circuit, circuit.weights()
+        regions = circuit.leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
+        self.entries_per_row = 2 * values_per_row(circuit)
+        self.entries_per_draw = 4 * regions + 8 * circuit.n_features
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> CircuitPass:
+        """Carry the values of rows (N, V) up."""
+        return CircuitPass(self.circuit, self.weights, rows, kind)
+
+    def n_values(self, variable: int) -> int | None:
+        """Number of values of a discrete variable."""
+        return self.circuit.leaves.families[variable].n_values
+
+    def is_deterministic(self) -> bool:
+        """Whether every sum has a single child of positive weight.
+
+        The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
+        """
+        roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
+        return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])
+
+
 class CircuitPass:
     """A tensor circuit evaluated on rows (N, V); see :class:`~socratic.inference.queries.passes.Pass`."""
 
-    def __init__(self, circuit: Circuit, rows: Tensor, kind: Kind) -> None:
-        self.circuit, self.rows = circuit, rows
-        self.weights = circuit.weights()
+    def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, kind: Kind) -> None:
+        self.circuit, self.weights, self.rows = circuit, weights, rows
         # Zero weights can leave a sum to terms far below its region's best: the masked algebra keeps them.
         algebra = MaxAlgebra() if kind == "max" else MaskedAlgebra()
         density = circuit.leaves.log_density(rows)

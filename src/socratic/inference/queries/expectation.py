@@ -11,8 +11,8 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import begin
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.queries.passes import Engine, engine_of
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +65,15 @@ def expectation(
     chunk_size : int, optional
         Rows evaluated at a time; by default as many as a bounded memory holds.
     """
+    engine = engine_of(circuit)
     for variable in tables:
-        _check_discrete(circuit, variable)
+        _check_discrete(engine, variable, circuit.n_features)
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
 
     def query(start: int, stop: int) -> tuple[Tensor, ...]:
         part = rows[start:stop]
-        evaluated = begin(circuit, part)
+        evaluated = engine.evaluate(part)
         joint = evaluated.log_roots + weights[start:stop]
         impossible = (joint == -torch.inf).all(1, keepdim=True)
         class_shares = torch.softmax(joint.masked_fill(impossible, 0.0), dim=1)
@@ -87,19 +88,15 @@ def expectation(
         found.append(class_shares.to(part.dtype))
         return tuple(values.masked_fill(impossible, torch.nan) for values in found)
 
-    size = chunk_rows(circuit, 2 * values_per_row(circuit) + 2 * circuit.n_features, chunk_size)
+    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
     mean, variance, *found, classes = (
         torch.cat(parts) for parts in zip(*map_chunks(query, len(rows), size), strict=True)
     )
     return Expectation(mean, variance, dict(zip(tables, found, strict=True)), classes)
 
 
-def _check_discrete(circuit: Circuit, variable: int) -> None:
-    families = circuit.leaves.families
-    if not 0 <= variable < len(families):
-        raise ValueError(f"tables must hold variables from 0 to {len(families) - 1}; got {variable!r}")
-    if families[variable].n_values is None:
-        raise ValueError(
-            f"tables must hold discrete variables; variable {variable} is {families[variable].name} "
-            "(see its mean and variance)"
-        )
+def _check_discrete(engine: Engine, variable: int, n_features: int) -> None:
+    if not 0 <= variable < n_features:
+        raise ValueError(f"tables must hold variables from 0 to {n_features - 1}; got {variable!r}")
+    if engine.n_values(variable) is None:
+        raise ValueError(f"tables must hold discrete variables; variable {variable} has a density (see its mean)")

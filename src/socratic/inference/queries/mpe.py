@@ -11,9 +11,9 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.inference.likelihood import log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import begin
+from socratic.inference.queries.passes import engine_of
 from socratic.inference.queries.sampling import NO_CLASS
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,12 @@ def mpe(
     """
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
+    engine = engine_of(circuit)
 
     def query(start: int, stop: int) -> tuple[Tensor, ...]:
         part, log_weights = rows[start:stop], weights[start:stop]
-        bound = (begin(circuit, part, "bound").log_roots + log_weights).amax(1)
-        evaluated = begin(circuit, part, "max")
+        bound = (engine.evaluate(part, "bound").log_roots + log_weights).amax(1)
+        evaluated = engine.evaluate(part, "max")
         best, classes = (evaluated.log_roots + log_weights).max(1)
         (possible,) = (best > -torch.inf).nonzero(as_tuple=True)
         x = part.clone()
@@ -89,17 +90,7 @@ def mpe(
         bound = torch.maximum(bound, likelihood)  # equal ones may have been rounded apart
         return x, classes.masked_fill(best == -torch.inf, NO_CLASS), likelihood.to(x.dtype), bound.to(x.dtype)
 
-    size = chunk_rows(circuit, 2 * values_per_row(circuit), chunk_size)
+    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
     parts = zip(*map_chunks(query, len(rows), size), strict=True)
     x, classes, likelihood, bound = (torch.cat(values) for values in parts)
-    return Explanation(x, classes, likelihood, bound, is_deterministic(circuit))
-
-
-def is_deterministic(circuit: Circuit) -> bool:
-    """Whether every sum has a single child of positive weight, and so no row can reach two.
-
-    The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
-    """
-    weights = circuit.weights()
-    roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in weights.roots], dim=1)
-    return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*weights.layers, roots])
+    return Explanation(x, classes, likelihood, bound, engine.is_deterministic())

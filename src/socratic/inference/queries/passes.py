@@ -58,8 +58,26 @@ class Pass(Protocol):
         """Probabilities (N, Y) of the values of a discrete variable under leaves with these shares."""
 
 
-def begin(circuit: Circuit, rows: Tensor, kind: Kind = "marginal") -> Pass:
-    """Evaluate ``circuit`` on checked rows (N, V)."""
-    from socratic.inference.queries.circuit_pass import CircuitPass
+class Engine(Protocol):
+    """What queries need to know of a circuit: one engine for each kind of circuit."""
 
-    return CircuitPass(circuit, rows, kind)
+    entries_per_row: int
+    """Numbers that a pass holds for each row."""
+    entries_per_draw: int
+    """Numbers that :meth:`Pass.complete` holds for each draw."""
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Pass:
+        """Carry the values of checked rows (N, V) up."""
+
+    def n_values(self, variable: int) -> int | None:
+        """How many values a discrete variable has, from 0 on; None for others."""
+
+    def is_deterministic(self) -> bool:
+        """Whether it is certain that no complete row gives a positive value to two children of one sum."""
+
+
+def engine_of(circuit: Circuit) -> Engine:
+    """The engine for this kind of circuit."""
+    from socratic.inference.queries.circuit_pass import CircuitEngine
+
+    return CircuitEngine(circuit)

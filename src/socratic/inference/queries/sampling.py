@@ -11,8 +11,8 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.errors import check_count
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import Pass, Select, begin
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
+from socratic.inference.queries.passes import Engine, Select, engine_of
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks
 
 NO_CLASS = -1
 
@@ -59,7 +59,8 @@ def sample(
     n_samples = check_count("n_samples", n_samples, minimum=0)
     weights = log_class_weights(circuit, n_samples, class_index, class_prior)
     unknown = torch.full((1, circuit.n_features), torch.nan, dtype=circuit.dtype, device=circuit.device)
-    return _draw(begin(circuit, unknown), unknown, weights, _block(circuit), _generator(circuit, seed))
+    engine = engine_of(circuit)
+    return _draw(engine, unknown, weights, _block(circuit, engine), _generator(circuit, seed))
 
 
 @torch.no_grad()
@@ -95,21 +96,22 @@ def conditional_sample(
     rows = check_rows(circuit, evidence)
     n_samples = check_count("n_samples", n_samples, minimum=0)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
-    generator = _generator(circuit, seed)
+    engine, generator = engine_of(circuit), _generator(circuit, seed)
 
     def query(start: int, stop: int) -> Samples:
         part = rows[start:stop]
         repeated = weights[start:stop].repeat_interleave(n_samples, dim=0)
-        drawn = _draw(begin(circuit, part), part, repeated, _block(circuit), generator)
+        drawn = _draw(engine, part, repeated, _block(circuit, engine), generator)
         shape = (stop - start, n_samples)
         return Samples(drawn.x.view(*shape, circuit.n_features), drawn.classes.view(shape))
 
-    parts = map_chunks(query, len(rows), chunk_rows(circuit, values_per_row(circuit), chunk_size))
+    parts = map_chunks(query, len(rows), chunk_rows(circuit, engine.entries_per_row, chunk_size))
     return Samples(torch.cat([part.x for part in parts]), torch.cat([part.classes for part in parts]))
 
 
-def _draw(evaluated: Pass, rows: Tensor, weights: Tensor, block: int, generator: torch.Generator) -> Samples:
-    """Draw D completions of N evaluated rows, D / N of each; ``weights`` (D, C) are those of the classes."""
+def _draw(engine: Engine, rows: Tensor, weights: Tensor, block: int, generator: torch.Generator) -> Samples:
+    """Draw D completions of N rows, D / N of each, ``block`` at a time; ``weights`` (D, C) are those of the classes."""
+    evaluated = engine.evaluate(rows)
     select = select_at_random(generator)
     row_of = torch.arange(len(weights), device=rows.device) // max(1, len(weights) // max(1, len(rows)))
     x, classes = rows[row_of], torch.full_like(row_of, NO_CLASS)
@@ -147,7 +149,5 @@ def _generator(circuit: Circuit, seed: int) -> torch.Generator:
     return torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
 
 
-def _block(circuit: Circuit) -> int:
-    """Draws to make at a time."""
-    regions = circuit.leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
-    return chunk_rows(circuit, 4 * regions + 8 * circuit.n_features, None)
+def _block(circuit: Circuit, engine: Engine) -> int:
+    return chunk_rows(circuit, engine.entries_per_draw, None)
