@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from examples import digits as example
+from examples import inpainting
 
 import socratic
 
@@ -61,3 +62,19 @@ def test_moments_agree_with_ten_thousand_passes_on_a_trained_circuit(
     squares = ((relative - 1.0) ** 2).mean(1)
     assert float(score(means, torch.ones_like(resolved, dtype=torch.float64)).max()) < 4
     assert float(score(squares, moments.relative_variance).max()) < 4
+
+
+@pytest.mark.slow
+def test_missing_halves_are_completed_better_than_by_the_average_digit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    digits = inpainting.load()
+    circuit = inpainting.train(digits, n_epochs=10)
+    inpainting.report(digits, circuit)
+    errors = [[float(error) for error in line.split()[1:]] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert len(errors) == 3
+    for average, mean, sample, best in errors:
+        assert mean < 0.85 * average
+        assert mean < best < sample
+    inpainting.draw(digits, circuit, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5_000

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from socratic.circuit.leaves import LeafLayer
+from socratic.distributions import Normal
 from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian, as_family, family_from_dict
 
 FAMILIES = [
@@ -77,3 +78,25 @@ def test_binomial_base_measure_does_not_cancel_in_float32() -> None:
     single = layer.log_density(x).detach()
     double = layer.double().log_density(x.double()).detach()
     assert float(((single - double) / double).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("family", [family for family, _ in FAMILIES])
+def test_means_variances_and_modes_are_those_of_single_leaves(family: Family) -> None:
+    layer = LeafLayer([family], [(0,)], 40).double()
+    layer.reset_parameters(torch.Generator().manual_seed(0))
+    (group,) = layer.leaf_groups()
+    parameters = {name: value.detach() for name, value in group.parameter_values().items()}
+    means, variances, modes = family.mean(parameters), family.variance(parameters), family.mode(parameters)
+    densities = family.log_density(parameters, modes.unsqueeze(-1)).squeeze(-1)
+    for leaf in range(40):
+        single = layer.distribution(0, 0, leaf)
+        if isinstance(single, Normal):
+            expected = (single.mean, single.variance, single.mean)
+        else:
+            probability = [math.exp(single.log_density(value)) for value in range(family.n_values or 0)]
+            mean = sum(value * p for value, p in enumerate(probability))
+            spread = sum((value - mean) ** 2 * p for value, p in enumerate(probability))
+            expected = (mean, spread, float(probability.index(max(probability))))
+        found = (means[0, leaf].item(), variances[0, leaf].item(), modes[0, leaf].item())
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert densities[0, leaf].item() == pytest.approx(single.log_density(expected[2]), rel=1e-9)

@@ -31,11 +31,20 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import Uncertainty as Uncertainty
     from socratic.estimators import load_classifier as load_classifier
+    from socratic.inference import Expectation as Expectation
+    from socratic.inference import Explanation as Explanation
     from socratic.inference import Moments as Moments
     from socratic.inference import Posterior as Posterior
+    from socratic.inference import Samples as Samples
+    from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
+    from socratic.inference import conditional_sample as conditional_sample
     from socratic.inference import dropout_posterior as dropout_posterior
+    from socratic.inference import expectation as expectation
     from socratic.inference import log_likelihood as log_likelihood
+    from socratic.inference import marginal_log_likelihood as marginal_log_likelihood
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
+    from socratic.inference import mpe as mpe
+    from socratic.inference import sample as sample
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
     from socratic.inference import training_log_likelihood as training_log_likelihood
@@ -52,11 +61,20 @@ if TYPE_CHECKING:
 _HOMES = {
     "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "load", "rat_spn", "spatial_spn"),
     "socratic.inference": (
+        "Expectation",
+        "Explanation",
         "Moments",
         "Posterior",
+        "Samples",
+        "conditional_log_likelihood",
+        "conditional_sample",
         "dropout_posterior",
+        "expectation",
         "log_likelihood",
+        "marginal_log_likelihood",
         "monte_carlo_dropout",
+        "mpe",
+        "sample",
         "sample_log_likelihoods",
         "tdi",
         "training_log_likelihood",

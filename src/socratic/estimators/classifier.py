@@ -25,6 +25,7 @@ from socratic.estimators.building import (
     threads,
 )
 from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.preparation import Split, prepare, split_rows
 from socratic.inference.moments import tdi
 from socratic.inference.posterior import class_shares
@@ -62,7 +63,7 @@ class Uncertainty:
     p_value: np.ndarray
 
 
-class CircuitClassifier(ClassifierMixin, BaseEstimator):
+class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator):
     """Probabilistic circuit classifier with exact dropout uncertainty and calibrated rejection.
 
     Parameters

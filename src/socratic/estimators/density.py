@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from socratic.circuit.circuit import Circuit
-from socratic.errors import check_choice, check_count
+from socratic.errors import check_choice
 from socratic.estimators.building import (
     build_circuit,
     choose_device,
@@ -23,9 +23,9 @@ from socratic.estimators.building import (
     threads,
 )
 from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.preparation import prepare, split_rows
 from socratic.estimators.tables import Table
-from socratic.inference.sampling import sample
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
@@ -34,7 +34,7 @@ from socratic.learning.settings import History, Rows, TrainingSettings
 OPTIMISERS = ("em", "adam")
 
 
-class CircuitDensity(DensityMixin, BaseEstimator):
+class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
     """Probabilistic circuit density.
 
     Parameters
@@ -124,16 +124,7 @@ class CircuitDensity(DensityMixin, BaseEstimator):
         n_samples : int
         random_state : int, RandomState or None
         """
-        check_is_fitted(self)
-        n_samples = check_count("n_samples", n_samples)
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        rows = sample(self.circuit_, n_samples, seed=seed).double().cpu().numpy()
-        columns = self.table_.decode(rows)
-        if not hasattr(self, "feature_names_in_"):
-            return np.column_stack(columns).astype(np.float64)
-        import pandas as pd
-
-        return pd.DataFrame(dict(zip(self.feature_names_in_, columns, strict=True)))
+        return self._sample(n_samples, random_state)[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -155,6 +155,15 @@ class RawTable:
     values: tuple[np.ndarray, ...]
     n_rows: int
 
+    @property
+    def missing(self) -> np.ndarray:
+        """Which entries are missing: (N, V)."""
+        absent = [
+            np.array([value is None for value in values.tolist()]) if values.dtype.kind == "O" else np.isnan(values)
+            for values in self.values
+        ]
+        return np.column_stack(absent)
+
 
 def raw_table(x: Any, estimator: Any = None) -> RawTable:
     """Columns of a data frame, or of anything scikit-learn takes as an array of numbers."""

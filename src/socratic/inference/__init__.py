@@ -1,18 +1,38 @@
-"""Inference: likelihoods, moments over dropout masks, Monte Carlo dropout, class posteriors."""
+"""Inference: likelihoods, moments over dropout masks, Monte Carlo dropout, class posteriors, queries given evidence."""
 
 from socratic.inference.likelihood import log_likelihood, training_log_likelihood
 from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import dropout_posterior
+from socratic.inference.queries import (
+    Expectation,
+    Explanation,
+    Samples,
+    conditional_log_likelihood,
+    conditional_sample,
+    expectation,
+    marginal_log_likelihood,
+    mpe,
+    sample,
+)
 from socratic.inference.results import Moments
 
 __all__ = [
+    "Expectation",
+    "Explanation",
     "Moments",
     "Posterior",
+    "Samples",
+    "conditional_log_likelihood",
+    "conditional_sample",
     "dropout_posterior",
+    "expectation",
     "log_likelihood",
+    "marginal_log_likelihood",
     "monte_carlo_dropout",
+    "mpe",
+    "sample",
     "sample_log_likelihoods",
     "tdi",
     "training_log_likelihood",

@@ -6,7 +6,8 @@ the walk knows the wiring. States are named tuples of tensors whose first axis i
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -28,23 +29,32 @@ class Algebra(Protocol[State, Roots_co]):
         """Values of the class roots, from those of every repetition."""
 
 
+@dataclass(frozen=True)
+class Walked(Generic[State]):
+    """The values of every node: of the leaves and the inner layers, by layer number, and of the roots' branches."""
+
+    layers: list[State]
+    branches: list[State]
+
+    def children(self, layer: SumProductLayer) -> tuple[State, State | None]:
+        """Values of the left and of the right children of a layer's regions."""
+        right = None if layer.right is None else _take(self.layers[layer.right.layer], layer.right)
+        return _take(self.layers[layer.left.layer], layer.left), right
+
+
+def walk_layers(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Any]) -> Walked[State]:
+    """Propagate ``leaves`` through all layers and keep the values of each."""
+    walked = Walked([leaves], [])
+    for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
+        walked.layers.append(algebra.layer(layer, layer_weights, *walked.children(layer), root=False))
+    for branch, branch_weights in zip(circuit.root_branches(), weights.roots, strict=True):
+        walked.branches.append(algebra.layer(branch, branch_weights, *walked.children(branch), root=True))
+    return walked
+
+
 def walk(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Roots_co]) -> Roots_co:
     """Propagate ``leaves`` through all layers and return the values of the class roots."""
-    states = [leaves]
-
-    def step(layer: SumProductLayer, layer_weights: Tensor, root: bool) -> State:
-        left = _take(states[layer.left.layer], layer.left)
-        right = None if layer.right is None else _take(states[layer.right.layer], layer.right)
-        return algebra.layer(layer, layer_weights, left, right, root=root)
-
-    for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
-        states.append(step(layer, layer_weights, root=False))
-    return algebra.join(
-        [
-            step(branch, branch_weights, root=True)
-            for branch, branch_weights in zip(circuit.root_branches(), weights.roots, strict=True)
-        ]
-    )
+    return algebra.join(walk_layers(circuit, leaves, weights, algebra).branches)
 
 
 def _take(state: State, span: Span) -> State:

@@ -1,0 +1,213 @@
+"""The way down through a tensor circuit."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.layers import SumProductLayer
+from socratic.inference.likelihood import LogValues, MaskedAlgebra, PlainAlgebra, Products
+from socratic.inference.queries.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
+from socratic.inference.queries.passes import Kind, LeafValue, Select
+from socratic.inference.rows import values_per_row
+from socratic.inference.walk import walk_layers
+from socratic.numerics import (
+    Scratch,
+    log_or_dead,
+    map_tiles,
+    pair_sums,
+    scale_dtype,
+)
+
+NOT_CHOSEN = -1
+_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
+"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
+
+
+class MaxAlgebra(PlainAlgebra):
+    """Evaluation with maxima in place of sums."""
+
+    def log_sums(self, weights: Tensor, products: Products, *, root: bool) -> Tensor:  # noqa: ARG002
+        """Log of the largest weighted product of each sum."""
+        log_weights = log_or_dead(weights).unsqueeze(-1)  # (F, S, K, 1)
+
+        def compute(folds: slice, rows: slice, _scratch: Scratch) -> Tensor:
+            terms = products.left[folds, :, rows]
+            if products.right is not None:
+                terms = pair_sums(terms, products.right[folds, :, rows])
+            best = [(log_weights[folds, node] + terms).amax(1) for node in range(weights.shape[1])]
+            return torch.stack(best, dim=1)
+
+        folds, _, rows = products.left.shape
+        entry_bytes = 2 * weights.shape[2] * weights.element_size()
+        return map_tiles(compute, folds, rows, entry_bytes, weights.device, row_axis=2)
+
+    def join(self, branches: list[LogValues]) -> LogValues:
+        """The best repetition of each class."""
+        values, scale = _all_repetitions(branches)
+        best = (values + scale).amax(0, keepdim=True)
+        return LogValues(best, torch.zeros_like(best[:, :1]))
+
+
+class CircuitEngine:
+    """Queries of tensor circuits; see :class:`~socratic.inference.queries.passes.Engine`."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit, self.weights = circuit, circuit.weights()
+        regions = circuit.leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
+        self.entries_per_row = 2 * values_per_row(circuit)
+        self.entries_per_draw = 4 * regions + 8 * circuit.n_features
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> CircuitPass:
+        """Carry the values of rows (N, V) up."""
+        return CircuitPass(self.circuit, self.weights, rows, kind)
+
+    def n_values(self, variable: int) -> int | None:
+        """Number of values of a discrete variable."""
+        return self.circuit.leaves.families[variable].n_values
+
+    def is_deterministic(self) -> bool:
+        """Whether every sum has a single child of positive weight.
+
+        The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
+        """
+        roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
+        return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])
+
+
+class CircuitPass:
+    """A tensor circuit evaluated on rows (N, V); see :class:`~socratic.inference.queries.passes.Pass`."""
+
+    def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, kind: Kind) -> None:
+        self.circuit, self.weights, self.rows = circuit, weights, rows
+        # Zero weights can leave a sum to terms far below its region's best: the masked algebra keeps them.
+        algebra = MaxAlgebra() if kind == "max" else MaskedAlgebra()
+        density = circuit.leaves.log_density(rows)
+        if kind != "marginal":
+            density = density + log_density_at_modes(circuit.leaves, rows.isnan())
+        self.walked = walk_layers(circuit, LogValues.rescale(density), self.weights, algebra)
+        self.log_roots = algebra.join(self.walked.branches).of_classes(scale_dtype(rows))
+
+    def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
+        """Fill in the missing values of D draws from the leaves that ``select`` leads to."""
+        chosen = self._choose(row, classes, select)
+        return fill_missing(self.circuit.leaves, chosen, self.rows[row], value)
+
+    def leaf_shares(self, class_shares: Tensor) -> Tensor:
+        """Shares (L, I, N) of all leaves."""
+        layers, branches = self.circuit.inner_layers(), self.circuit.root_branches()
+        shares = [torch.zeros_like(state.log_value) for state in self.walked.layers]
+        values, scale = _all_repetitions(self.walked.branches)
+        # What a class gives to a repetition is that repetition's part of its value; a dead class gives nothing.
+        part = torch.exp((values + scale) - self.log_roots.t()).nan_to_num(nan=0.0) * class_shares.t()
+        of_branch = part.to(self.rows.dtype).split([branch.n_folds for branch in branches])
+        for branch, weights, state, share in zip(
+            branches, self.weights.roots, self.walked.branches, of_branch, strict=True
+        ):
+            self._split(branch, weights, state, share, shares)
+        for number in range(len(layers), 0, -1):
+            weights, state = self.weights.layers[number - 1], self.walked.layers[number]
+            self._split(layers[number - 1], weights, state, shares[number], shares)
+        return shares[0]
+
+    def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (N, V) of all variables."""
+        return leaf_moments(self.circuit.leaves, shares)
+
+    def table(self, shares: Tensor, variable: int) -> Tensor:
+        """Probabilities (N, Y) of a discrete variable's values."""
+        return leaf_table(self.circuit.leaves, shares, variable)
+
+    def _choose(self, row: Tensor, classes: Tensor, select: Select) -> Tensor:
+        """The chosen leaf (L, D) of each region and draw, ``NOT_CHOSEN`` in repetitions that are not used."""
+        layers, branches = self.circuit.inner_layers(), self.circuit.root_branches()
+        folds = [self.circuit.leaves.n_folds, *(layer.n_folds for layer in layers)]
+        chosen = [torch.full((n, len(row)), NOT_CHOSEN, device=row.device) for n in folds]
+        values, scale = _all_repetitions(self.walked.branches)
+        repetition = select((values + scale)[:, classes, row].t())
+        # The chosen repetition's sum is the class root's; the others have none.
+        roots = torch.full((len(values), len(row)), NOT_CHOSEN, device=row.device)
+        roots.scatter_(0, repetition.unsqueeze(0), classes.unsqueeze(0))
+        for branch, weights, nodes in zip(
+            branches, self.weights.roots, roots.split([branch.n_folds for branch in branches]), strict=True
+        ):
+            self._descend(branch, weights, nodes, row, select, chosen)
+        for number in range(len(layers), 0, -1):
+            self._descend(layers[number - 1], self.weights.layers[number - 1], chosen[number], row, select, chosen)
+        return chosen[0]
+
+    def _descend(
+        self, layer: SumProductLayer, weights: Tensor, nodes: Tensor, row: Tensor, select: Select, chosen: list[Tensor]
+    ) -> None:
+        """Select a child of each chosen sum ``nodes`` (F, D) of a layer and mark what it consists of."""
+        products = Products.of(layer, *self.walked.children(layer))
+        log_weights = log_or_dead(weights)
+        at_once = (_CACHE_TERMS if row.device.type == "cpu" else _DEVICE_TERMS) // layer.n_children
+        for part in (nodes != NOT_CHOSEN).nonzero().split(max(1, at_once)):
+            fold, draw = part.unbind(1)
+            child = select(_log_terms(log_weights, products, fold, nodes[fold, draw], row[draw]))
+            left, right = child, child
+            if layer.all_pairs and layer.widths[1] is not None:
+                left, right = child // layer.widths[1], child % layer.widths[1]
+            chosen[layer.left.layer][layer.left.start + fold, draw] = left
+            if layer.right is not None:
+                chosen[layer.right.layer][layer.right.start + fold, draw] = right
+
+    def _split(
+        self, layer: SumProductLayer, weights: Tensor, sums: LogValues, share: Tensor, shares: list[Tensor]
+    ) -> None:
+        """Pass the shares (F, S, N) of a layer's sums on to their children."""
+        products = Products.of(layer, *self.walked.children(layer))
+        log_sums = sums.log_value + (sums.log_scale - products.log_scale).to(share.dtype)
+        # Where a sum lives on terms far below its region's best, its factor would overflow: one by one there.
+        finfo = torch.finfo(share.dtype)
+        far = log_sums < math.log(finfo.tiny / finfo.eps)
+        factor = share * torch.exp(-log_sums.masked_fill(far, 0.0)).masked_fill(far, 0.0)
+        left, right = _split_products(weights, products, factor)
+        fold, node, row = (far & (share > 0)).nonzero(as_tuple=True)
+        if len(fold):
+            terms = _log_terms(log_or_dead(weights), products, fold, node, row)
+            parts = torch.softmax(terms, dim=1) * share[fold, node, row].unsqueeze(1)
+            pairs = parts.unflatten(1, (left.shape[1], -1))  # (M, A, B), or (M, K, 1)
+            left.mT.index_put_((fold, row), pairs.sum(2), accumulate=True)
+            if right is not None:
+                right.mT.index_put_((fold, row), pairs.sum(1), accumulate=True)
+        shares[layer.left.layer][layer.left.start : layer.left.stop] = left
+        if layer.right is not None:
+            shares[layer.right.layer][layer.right.start : layer.right.stop] = left if right is None else right
+
+
+def _log_terms(log_weights: Tensor, products: Products, fold: Tensor, node: Tensor, row: Tensor) -> Tensor:
+    """The terms (M, K) of M sums, each given by its fold, node and row: log-weights plus log-values of children."""
+    terms = products.left[fold, :, row]
+    if products.right is not None:
+        terms = (terms.unsqueeze(2) + products.right[fold, :, row].unsqueeze(1)).flatten(1)
+    return log_weights[fold, node] + terms
+
+
+def _split_products(weights: Tensor, products: Products, factor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Shares of the children, from the sums' shares over their values (F, S, N): of products, or of either side."""
+    a, b = products.exp()
+    if b is None:
+        return a * torch.bmm(weights.mT, factor), None
+    widths = [a.shape[1], b.shape[1]]
+
+    def compute(folds: slice, rows: slice, _scratch: Scratch) -> Tensor:
+        left, right = a[folds, :, rows], b[folds, :, rows]
+        pairs = torch.bmm(weights[folds].mT, factor[folds, :, rows]).unflatten(1, widths)  # (F, A, B, N)
+        to_left = left * (pairs * right.unsqueeze(1)).sum(2)
+        to_right = right * (pairs * left.unsqueeze(2)).sum(1)
+        return torch.cat([to_left, to_right], dim=1)
+
+    entry_bytes = 2 * weights.shape[2] * weights.element_size()
+    joined = map_tiles(compute, len(a), a.shape[2], entry_bytes, a.device, row_axis=2)
+    left, right = joined.split(widths, dim=1)
+    return left, right
+
+
+def _all_repetitions(branches: list[LogValues]) -> tuple[Tensor, Tensor]:
+    """Log-values (R, C, N) of the class roots and their scales (R, 1, N), over all repetitions."""
+    return torch.cat([state.log_value for state in branches]), torch.cat([state.log_scale for state in branches])

@@ -1,0 +1,102 @@
+"""Expectations given evidence, from the probability of each leaf to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
+from socratic.inference.queries.passes import Engine, engine_of
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """What to expect of each variable, given the evidence. Rows with impossible evidence are NaN throughout.
+
+    Attributes
+    ----------
+    mean : Tensor (N, V)
+        Conditional means; observed values are themselves.
+    variance : Tensor (N, V)
+        Conditional variances; 0 where observed.
+    probabilities : dict of int to Tensor (N, Y)
+        For each discrete variable that was asked for, the probabilities of its values 0, 1, ..., Y - 1.
+    class_probabilities : Tensor (N, C)
+        p(class | evidence); 1 for a given class.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    probabilities: dict[int, Tensor]
+    class_probabilities: Tensor
+
+
+@torch.no_grad()
+def expectation(
+    circuit: Circuit,
+    evidence: Any,
+    *,
+    tables: Sequence[int] = (),
+    class_index: ClassIndex = None,
+    class_prior: ClassPrior = None,
+    chunk_size: int | None = None,
+) -> Expectation:
+    """Exact conditional means, variances and probability tables of single variables.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    evidence : array-like (N, V)
+        Known values; NaN where nothing is known.
+    tables : sequence of int
+        Discrete variables whose table of probabilities is wanted: with it the expectation of any function f is
+        ``probabilities[v] @ f(0, 1, ...)``.
+    class_index : int or (N,), optional
+        The class, one for all rows or one for each. By default the classes are mixed, each by its probability
+        given the evidence.
+    class_prior : (C,), optional
+        Class probabilities of the mixture; uniform by default.
+    chunk_size : int, optional
+        Rows evaluated at a time; by default as many as a bounded memory holds.
+    """
+    engine = engine_of(circuit)
+    for variable in tables:
+        _check_discrete(engine, variable, circuit.n_features)
+    rows = check_rows(circuit, evidence)
+    weights = log_class_weights(circuit, len(rows), class_index, class_prior)
+
+    def query(start: int, stop: int) -> tuple[Tensor, ...]:
+        part = rows[start:stop]
+        evaluated = engine.evaluate(part)
+        joint = evaluated.log_roots + weights[start:stop]
+        impossible = (joint == -torch.inf).all(1, keepdim=True)
+        class_shares = torch.softmax(joint.masked_fill(impossible, 0.0), dim=1)
+        shares = evaluated.leaf_shares(class_shares)
+        mean, variance = evaluated.moments(shares)
+        observed = ~part.isnan()
+        found = [torch.where(observed, part, mean), variance.masked_fill(observed, 0.0)]
+        for variable in tables:
+            table = evaluated.table(shares, variable)
+            certain = part[:, variable, None] == torch.arange(table.shape[1], device=table.device)
+            found.append(torch.where(observed[:, variable, None], certain.to(table.dtype), table))
+        found.append(class_shares.to(part.dtype))
+        return tuple(values.masked_fill(impossible, torch.nan) for values in found)
+
+    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
+    mean, variance, *found, classes = (
+        torch.cat(parts) for parts in zip(*map_chunks(query, len(rows), size), strict=True)
+    )
+    return Expectation(mean, variance, dict(zip(tables, found, strict=True)), classes)
+
+
+def _check_discrete(engine: Engine, variable: int, n_features: int) -> None:
+    if not 0 <= variable < n_features:
+        raise ValueError(f"tables must hold variables from 0 to {n_features - 1}; got {variable!r}")
+    if engine.n_values(variable) is None:
+        raise ValueError(f"tables must hold discrete variables; variable {variable} has a density (see its mean)")

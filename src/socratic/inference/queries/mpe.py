@@ -1,0 +1,96 @@
+"""Most probable explanations: the best completion of a row, by maxima in place of sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.inference.likelihood import log_likelihood
+from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
+from socratic.inference.queries.passes import engine_of
+from socratic.inference.queries.sampling import NO_CLASS
+from socratic.inference.rows import check_rows, chunk_rows, map_chunks
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The most probable completion of each row, as far as it can be found.
+
+    Attributes
+    ----------
+    x : Tensor (N, V)
+        Completed rows; where the evidence is impossible, what was missing stays NaN.
+    classes : Tensor (N,)
+        The class that goes with the row: the given one, or the one found; -1 where the evidence is impossible.
+    log_likelihood : Tensor (N,)
+        log p(x, class) of the completed row under the whole circuit, or log p(x | class) of a given class.
+    log_bound : Tensor (N,)
+        No completion has a higher log-likelihood than this.
+    exact : bool
+        Whether the circuit is deterministic, so that no completion is more probable. Otherwise the rows are those
+        of the circuit's most probable tree (max-product), usually good but with no such guarantee.
+    """
+
+    x: Tensor
+    classes: Tensor
+    log_likelihood: Tensor
+    log_bound: Tensor
+    exact: bool
+
+
+@torch.no_grad()
+def mpe(
+    circuit: Circuit,
+    evidence: Any,
+    *,
+    class_index: ClassIndex = None,
+    class_prior: ClassPrior = None,
+    chunk_size: int | None = None,
+) -> Explanation:
+    """Complete rows by their most probable values.
+
+    Values go up with maxima in place of sums and with missing variables at the modes of their leaves; the way
+    down follows the maxima. This is exact for deterministic circuits; see :class:`Explanation`.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    evidence : array-like (N, V)
+        Known values; NaN is filled in.
+    class_index : int or (N,), optional
+        The class, one for all rows or one for each. By default the class is found along with the values.
+    class_prior : (C,), optional
+        Class probabilities; uniform by default.
+    chunk_size : int, optional
+        Rows evaluated at a time; by default as many as a bounded memory holds.
+    """
+    rows = check_rows(circuit, evidence)
+    weights = log_class_weights(circuit, len(rows), class_index, class_prior)
+    engine = engine_of(circuit)
+
+    def query(start: int, stop: int) -> tuple[Tensor, ...]:
+        part, log_weights = rows[start:stop], weights[start:stop]
+        bound = (engine.evaluate(part, "bound").log_roots + log_weights).amax(1)
+        evaluated = engine.evaluate(part, "max")
+        best, classes = (evaluated.log_roots + log_weights).max(1)
+        (possible,) = (best > -torch.inf).nonzero(as_tuple=True)
+        x = part.clone()
+        x[possible] = evaluated.complete(
+            possible,
+            classes[possible],
+            lambda log_terms: log_terms.argmax(1),
+            lambda family, parameters: family.mode(parameters),
+        )
+        found = log_likelihood(circuit, x, chunk_size=chunk_size) + log_weights
+        likelihood = found.gather(1, classes.unsqueeze(1)).squeeze(1)
+        bound = torch.maximum(bound, likelihood)  # equal ones may have been rounded apart
+        return x, classes.masked_fill(best == -torch.inf, NO_CLASS), likelihood.to(x.dtype), bound.to(x.dtype)
+
+    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
+    parts = zip(*map_chunks(query, len(rows), size), strict=True)
+    x, classes, likelihood, bound = (torch.cat(values) for values in parts)
+    return Explanation(x, classes, likelihood, bound, engine.is_deterministic())

@@ -1,0 +1,83 @@
+"""Down through a circuit: after the values have been carried up, each query follows them back to the leaves.
+
+Sampling and most probable rows select one child of every sum they meet (:data:`Select`); expectations split
+their share among all children. Either way ends at leaves, which give the values of the missing variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.families import Family, Parameters
+
+Kind = Literal["marginal", "max", "bound"]
+"""What goes up: missing values integrated out; the best tree with missing values at their leaves' modes; or, as
+a bound of every completion, all trees with missing values at their leaves' modes."""
+
+Select = Callable[[Tensor], Tensor]
+"""Chooses one of K terms, given as logarithms (M, K), for each of M sums: (M,)."""
+
+LeafValue = Callable[[Family, Parameters], Tensor]
+"""A value (M,) for each of M leaves of a family, from their parameters."""
+
+
+class Pass(Protocol):
+    """A circuit evaluated on some rows, with the values of all nodes kept for the way down."""
+
+    log_roots: Tensor
+    """Values (N, C) of the class roots, as logarithms."""
+
+    def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
+        """Walk down from chosen classes and fill in what is missing.
+
+        Parameters
+        ----------
+        row, classes : Tensor (D,)
+            Number of the row, and the class to start from; its root must not be dead in that row.
+        select : callable
+            Which child a sum passes on to.
+        value : callable
+            What a leaf fills in.
+
+        Returns
+        -------
+        Tensor (D, V)
+        """
+
+    def leaf_shares(self, class_shares: Tensor) -> Tensor:
+        """Split each row's ``class_shares`` (N, C) from the roots down: the probability of each leaf to be used."""
+
+    def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (N, V) of all variables under leaves with these shares."""
+
+    def table(self, shares: Tensor, variable: int) -> Tensor:
+        """Probabilities (N, Y) of the values of a discrete variable under leaves with these shares."""
+
+
+class Engine(Protocol):
+    """What queries need to know of a circuit: one engine for each kind of circuit."""
+
+    entries_per_row: int
+    """Numbers that a pass holds for each row."""
+    entries_per_draw: int
+    """Numbers that :meth:`Pass.complete` holds for each draw."""
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Pass:
+        """Carry the values of checked rows (N, V) up."""
+
+    def n_values(self, variable: int) -> int | None:
+        """How many values a discrete variable has, from 0 on; None for others."""
+
+    def is_deterministic(self) -> bool:
+        """Whether it is certain that no complete row gives a positive value to two children of one sum."""
+
+
+def engine_of(circuit: Circuit) -> Engine:
+    """The engine for this kind of circuit."""
+    from socratic.inference.queries.circuit_pass import CircuitEngine
+
+    return CircuitEngine(circuit)
