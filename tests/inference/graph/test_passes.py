@@ -95,18 +95,36 @@ def test_without_dropout_training_sees_the_likelihood() -> None:
 def test_the_posterior_by_every_method() -> None:
     graph = Graph(random_roots("structured", 3), dtype=torch.float64)
     x = random_rows(3, graph.n_features, 1)
-    expansion = socratic.dropout_posterior(graph, x, dropout=0.05)
+    expansion = socratic.dropout_posterior(graph, x, dropout=0.05, method="expansion")
     assert expansion.method == "expansion"
     sampled = socratic.dropout_posterior(graph, x, dropout=0.05, method="monte-carlo", n_passes=500)
     torch.testing.assert_close(expansion.mean, sampled.mean, atol=0.05, rtol=0)
+    balanced = socratic.dropout_posterior(graph, x, dropout=0.05)
+    assert balanced.method == "monte-carlo"
+    torch.testing.assert_close(balanced.mean, sampled.mean, atol=0.05, rtol=0)
+    assert socratic.dropout_posterior(graph, x, dropout=0.05, leaf_variance=0.1).method == "expansion"
     with pytest.raises(ValueError, match="for a Graph use 'expansion', 'monte-carlo' or 'auto'"):
         socratic.dropout_posterior(graph, x, method="log-moments")
 
 
-def test_where_moments_are_bounds_the_posterior_is_sampled() -> None:
+def test_bounds_have_no_expansion() -> None:
     graph = socratic.rat_spn(8, 2, n_sums=8, n_leaves=8, depth=3, n_repetitions=1).to_graph()
     x = torch.randn(2, 8)
     assert socratic.tdi(graph, x, masks="unit").method == "bounds"
-    assert socratic.dropout_posterior(graph, x, n_passes=5).method == "monte-carlo"
     with pytest.raises(ValueError, match="these moments are bounds"):
         socratic.dropout_posterior(graph, x, method="expansion")
+
+
+@pytest.mark.parametrize("masks", ["edge", "unit"])
+def test_balanced_passes_are_closer(masks: str) -> None:
+    graph = Graph(random_roots("structured", 3), dtype=torch.float64)
+    x = random_rows(5, graph.n_features, 1)
+    truth = socratic.monte_carlo_dropout(graph, x, masks=masks, n_passes=3000, seed=99).mean
+    errors = {}
+    for balanced in (False, True):
+        runs = [
+            socratic.monte_carlo_dropout(graph, x, masks=masks, n_passes=31, balanced=balanced, seed=seed).mean
+            for seed in range(8)
+        ]
+        errors[balanced] = float(torch.stack([(run - truth).abs().mean() for run in runs]).mean())
+    assert errors[True] < errors[False]
