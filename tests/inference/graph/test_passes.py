@@ -93,8 +93,8 @@ def test_without_dropout_training_sees_the_likelihood() -> None:
 
 
 def test_the_posterior_by_every_method() -> None:
-    graph = Graph(random_roots("structured", 3), dtype=torch.float64)
-    x = random_rows(3, graph.n_features, 1)
+    graph = socratic.rat_spn(6, 3, n_sums=3, n_leaves=3, depth=2, n_repetitions=2).double().to_graph()
+    x = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
     expansion = socratic.dropout_posterior(graph, x, dropout=0.05, method="expansion")
     assert expansion.method == "expansion"
     sampled = socratic.dropout_posterior(graph, x, dropout=0.05, method="monte-carlo", n_passes=500)
@@ -117,8 +117,8 @@ def test_bounds_have_no_expansion() -> None:
 
 @pytest.mark.parametrize("masks", ["edge", "unit"])
 def test_balanced_passes_are_closer(masks: str) -> None:
-    graph = Graph(random_roots("structured", 3), dtype=torch.float64)
-    x = random_rows(5, graph.n_features, 1)
+    graph = socratic.rat_spn(6, 3, n_sums=3, n_leaves=3, depth=2, n_repetitions=2).double().to_graph()
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
     truth = socratic.monte_carlo_dropout(graph, x, masks=masks, n_passes=3000, seed=99).mean
     errors = {}
     for balanced in (False, True):
@@ -127,4 +127,4 @@ def test_balanced_passes_are_closer(masks: str) -> None:
             for seed in range(8)
         ]
         errors[balanced] = float(torch.stack([(run - truth).abs().mean() for run in runs]).mean())
-    assert errors[True] < errors[False]
+    assert errors[True] < 0.85 * errors[False]
