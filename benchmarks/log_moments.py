@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--batches", type=int, nargs="+", default=[200, 2048])
     parser.add_argument("--train", default="digits", help="the training set of the swept circuits")
-    parser.add_argument("--unknown", nargs="*", default=["photographs"])
+    parser.add_argument("--unknown", nargs="*", default=[], help="sets of unknown images")
     parser.add_argument("--data", type=Path, help="the folder of all sets")
     parser.add_argument("--models", nargs="+", help="default: all circuits")
     parser.add_argument("--dropout", type=float, default=DROPOUT)

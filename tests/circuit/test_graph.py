@@ -12,7 +12,7 @@ from socratic import Graph
 from socratic.circuit.nodes import Leaf, Product, Sum
 from socratic.distributions import Bernoulli, Normal
 from socratic.families import Binomial, Categorical
-from tests.oracles import evaluate, topological
+from tests.oracles import enumerate_masks, evaluate, topological
 
 CIRCUITS = {
     "all-pairs": lambda: socratic.rat_spn(5, 3, n_sums=3, n_leaves=2, depth=2, n_repetitions=2),
@@ -121,3 +121,20 @@ def test_children_may_be_lists() -> None:
     leaves = [Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))]
     graph = Graph([Sum(leaves, [0.5, 0.5])])
     assert graph.n_nodes == 3
+
+
+def test_children_of_weight_zero_keep_their_masks_and_change_nothing_else() -> None:
+    """Under unit masks sums over the same children share masks, also where one of them does not use a child."""
+    leaves = tuple(Leaf(0, Normal(mean, 1.0)) for mean in (0.0, 1.0, 2.0))
+    roots = (Sum(leaves, (0.5, 0.5, 0.0)), Sum(leaves, (0.2, 0.3, 0.5)))
+    graph = Graph(roots, dtype=torch.float64)
+    x = torch.tensor([[0.3], [2.0]], dtype=torch.float64)
+    without = Graph(Sum(leaves[:2], (0.5, 0.5)), dtype=torch.float64)
+    torch.testing.assert_close(graph.log_likelihood(x)[:, :1], without.log_likelihood(x))
+    graph.log_likelihood(x).sum().backward()
+    assert all(value.grad is not None and value.grad.isfinite().all() for value in graph.parameters())
+    with torch.no_grad():
+        moments = socratic.tdi(graph, x, dropout=0.3, masks="unit", root_dropout=True)
+    for row in range(2):
+        exact = enumerate_masks(graph.roots, x[row].tolist(), 0.3, "unit", True)
+        np.testing.assert_allclose(moments.relative_covariance[row].numpy(), exact.relative_covariance, atol=1e-9)

@@ -36,9 +36,9 @@ WRONG: dict[str, tuple[object, str]] = {
         "roots[0], a Sum over the variable 0, must have weights that add up to 1 (divide them by their total); "
         "they make 0.9",
     ),
-    "a weight of zero": (
-        Sum((leaf(0), leaf(0)), (1.0, 0.0)),
-        "must have positive weights (leave out children of weight 0); weights[1] is 0.0",
+    "a negative weight": (
+        Sum((leaf(0), leaf(0)), (1.1, -0.1)),
+        "must have weights of at least 0; weights[1] is -0.1",
     ),
     "a weight that is no number": (Sum((leaf(0), leaf(0)), (1.0, float("nan"))), "weights[1] is nan"),
     "too few weights": (Sum((leaf(0), leaf(0)), (1.0,)), "has 2 children and 1 weights"),

@@ -46,7 +46,7 @@ class Graph(nn.Module):
     ------
     ValueError
         If the nodes are no circuit: a cycle, a sum that is not smooth, a product that is not decomposable, weights
-        that are not positive or do not add up to 1. The message names the node by its path from a root.
+        that are negative or do not add up to 1. The message names the node by its path from a root.
     """
 
     child_numbers: Tensor

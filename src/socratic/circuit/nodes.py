@@ -34,7 +34,7 @@ class Product:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """A mixture of nodes with one scope; the weights are positive and add up to 1."""
+    """A mixture of nodes with one scope; the weights are at least 0 and add up to 1."""
 
     children: tuple[Node, ...]
     weights: tuple[float, ...]

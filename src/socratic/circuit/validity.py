@@ -135,10 +135,8 @@ def _check_weights(node: Sum) -> None:
     if len(node.weights) != len(node.children):
         raise _WrongNodeError(f"has {len(node.children)} children and {len(node.weights)} weights")
     for position, weight in enumerate(node.weights):
-        if not (_is_finite(weight) and weight > 0.0):
-            raise _WrongNodeError(
-                f"must have positive weights (leave out children of weight 0); weights[{position}] is {weight!r}"
-            )
+        if not (_is_finite(weight) and weight >= 0.0):
+            raise _WrongNodeError(f"must have weights of at least 0; weights[{position}] is {weight!r}")
     total = math.fsum(node.weights)
     if not abs(total - 1.0) <= _TOLERANCE:
         raise _WrongNodeError(f"must have weights that add up to 1 (divide them by their total); they make {total:g}")
