@@ -95,7 +95,6 @@ def constant(module: ModuleType, name: str, value: float) -> Iterator[None]:
         setattr(module, name, before)
 
 
-@torch.no_grad()
 def sweep(bench: Workbench, models: Sequence[str] | None, dropout: float, n_rows: int) -> list[str]:
     """Passes that Monte Carlo dropout needs to be as close, over the values of each constant."""
     lines = ["| model | masks | constant | value | N, mean | N, entropy | N, std | N, information |"]
@@ -104,18 +103,26 @@ def sweep(bench: Workbench, models: Sequence[str] | None, dropout: float, n_rows
         assert isinstance(model, CircuitModel)
         rows = _rows(bench, model, n_rows)
         for kind in ("unit", "edge"):
-            settings: dict[str, Any] = {"dropout": dropout, "masks": kind, "class_prior": torch.exp(model.log_prior)}
-            sampled = partial(socratic.monte_carlo_dropout, model.circuit, rows, **settings)
-            reference = sampled(n_passes=N_REFERENCE, seed=0)
-            ladder = {n: errors(sampled(n_passes=n, seed=n), reference) for n in LADDER}
-            for name, (module, values) in SWEPT.items():
-                for value in values:
-                    with constant(module, name, value):
-                        found = errors(socratic.dropout_posterior(model.circuit, rows, **settings), reference)
-                    passes = [f"{equivalent_passes(found[error], ladder, error):.0f}" for error in ERRORS]
-                    chosen = " (chosen)" if value == getattr(module, name) else ""
-                    lines.append(f"| {task.model} | {kind} | {name} | {value:g}{chosen} | " + " | ".join(passes) + " |")
-                    print(lines[-1], flush=True)
+            lines += _sweep_masks(task.model, model, rows, kind, dropout)
+    return lines
+
+
+@torch.no_grad()
+def _sweep_masks(name: str, model: CircuitModel, rows: Tensor, kind: str, dropout: float) -> list[str]:
+    """The rows of one model and kind of masks."""
+    lines = []
+    settings: dict[str, Any] = {"dropout": dropout, "masks": kind, "class_prior": torch.exp(model.log_prior)}
+    sampled = partial(socratic.monte_carlo_dropout, model.circuit, rows, **settings)
+    reference = sampled(n_passes=N_REFERENCE, seed=0)
+    ladder = {n: errors(sampled(n_passes=n, seed=n), reference) for n in LADDER}
+    for swept, (module, values) in SWEPT.items():
+        for value in values:
+            with constant(module, swept, value):
+                found = errors(socratic.dropout_posterior(model.circuit, rows, **settings), reference)
+            passes = [f"{equivalent_passes(found[error], ladder, error):.0f}" for error in ERRORS]
+            chosen = " (chosen)" if value == getattr(module, swept) else ""
+            lines.append(f"| {name} | {kind} | {swept} | {value:g}{chosen} | " + " | ".join(passes) + " |")
+            print(lines[-1], flush=True)
     return lines
 
 
