@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
     from socratic.inference import Moments as Moments
+    from socratic.inference import NodeMoments as NodeMoments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import Samples as Samples
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from socratic.inference import marginal_log_likelihood as marginal_log_likelihood
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import mpe as mpe
+    from socratic.inference import node_moments as node_moments
     from socratic.inference import sample as sample
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
@@ -64,6 +66,7 @@ _HOMES = {
         "Expectation",
         "Explanation",
         "Moments",
+        "NodeMoments",
         "Posterior",
         "Samples",
         "conditional_log_likelihood",
@@ -74,6 +77,7 @@ _HOMES = {
         "marginal_log_likelihood",
         "monte_carlo_dropout",
         "mpe",
+        "node_moments",
         "sample",
         "sample_log_likelihoods",
         "tdi",
