@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
+    from socratic.drawing import Picture as Picture
+    from socratic.drawing import Summary as Summary
+    from socratic.drawing import draw as draw
+    from socratic.drawing import summary as summary
     from socratic.errors import DataFileError as DataFileError
     from socratic.errors import ModelFileError as ModelFileError
     from socratic.estimators import CircuitClassifier as CircuitClassifier
@@ -83,6 +87,7 @@ _HOMES = {
         "tdi",
         "training_log_likelihood",
     ),
+    "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
     "socratic.errors": ("DataFileError", "ModelFileError"),
     "socratic.estimators": (
         "CircuitClassifier",
