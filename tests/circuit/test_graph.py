@@ -121,3 +121,9 @@ def test_children_may_be_lists() -> None:
     leaves = [Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))]
     graph = Graph([Sum(leaves, [0.5, 0.5])])
     assert graph.n_nodes == 3
+
+
+def test_scopes_are_the_variables_below() -> None:
+    a, b = Leaf(0, Normal(0.0, 1.0)), Leaf(2, Normal(0.0, 1.0))
+    graph = Graph(Sum((Product((a, b)), Product((b, a))), (0.5, 0.5)))
+    assert graph.scopes() == [0b001, 0b100, 0b101, 0b101, 0b101]

@@ -14,7 +14,7 @@ from socratic.circuit import Circuit, Graph, Leaf, Sum
 from socratic.circuit.nodes import children_of
 from socratic.distributions import Bernoulli, Binomial, Distribution, Normal
 from socratic.drawing.picture import Picture
-from socratic.drawing.summary import scopes_of, summary
+from socratic.drawing.summary import summary
 from socratic.inference import NodeMoments, node_moments
 from socratic.inference.results import MaskKind
 
@@ -75,6 +75,7 @@ def draw(
             moments = node_moments(graph, row, dropout=dropout, masks=masks, root_dropout=root_dropout)
 
     diagram = graphviz.Digraph(
+        "circuit",
         graph_attr={"fontname": "Helvetica", "labelloc": "b", "fontsize": "11"},
         node_attr={"fontname": "Helvetica", "fontsize": "11", "style": "filled", "margin": "0.08,0.04"},
         edge_attr={"fontname": "Helvetica", "fontsize": "10", "arrowsize": "0.6"},
@@ -84,7 +85,7 @@ def draw(
     nodes = graph.nodes
     number_of = {id(node): number for number, node in enumerate(nodes)}
     roots = graph.root_numbers.tolist()
-    for number, (node, scope) in enumerate(zip(nodes, scopes_of(graph), strict=True)):
+    for number, (node, scope) in enumerate(zip(nodes, graph.scopes(), strict=True)):
         own = [name for name, root in zip(classes, roots, strict=True) if root == number]
         lines = [", ".join(own)] if own else []
         if isinstance(node, Leaf):

@@ -99,18 +99,6 @@ def summary(circuit: Circuit | Graph, *, methods: bool = True) -> Summary:
     return _of_graph(circuit, methods) if isinstance(circuit, Graph) else _of_circuit(circuit, methods)
 
 
-def scopes_of(graph: Graph) -> list[int]:
-    """The variables of every node as bit sets, in the order of ``graph.nodes``."""
-    scopes = [1 << int(leaf.variable) for leaf in graph.leaves.nodes]
-    for block in graph.blocks:
-        for children in graph.levels.children_of(block).tolist():
-            scope = 0
-            for child in children:
-                scope |= scopes[child]
-            scopes.append(scope)
-    return scopes
-
-
 def _of_graph(graph: Graph, methods: bool) -> Summary:
     families: Counter[str] = Counter()
     for batch in graph.leaves.leaf_batches():
@@ -138,7 +126,7 @@ def _of_graph(graph: Graph, methods: bool) -> Summary:
         n_edges=len(graph.child_numbers),
         n_weights=graph.n_edges,
         n_parameters=graph.n_parameters,
-        scope_sizes=_sizes(Counter(scope.bit_count() for scope in set(scopes_of(graph)))),
+        scope_sizes=_sizes(Counter(scope.bit_count() for scope in set(graph.scopes()))),
         methods=found,
     )
 

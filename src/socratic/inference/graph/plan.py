@@ -124,7 +124,7 @@ class _Compiler:
                     n_sums += 1
         stochastic = sharing.stochastic.tolist()
         self.reach = self._reach(stochastic, sharing)
-        self.scope = self._scopes(graph)
+        self.scope = graph.scopes()
         self.factors = self._factors(stochastic)
         self.entries: dict[tuple[int, ...], int] = {}  # of components
         self.products: dict[tuple[int, ...], int] = {}  # of several components, given as entries
@@ -133,16 +133,6 @@ class _Compiler:
         self.queue: deque[tuple[int, ...]] = deque()
         self.n_entries = 1
         self.pairs_only = True
-
-    def _scopes(self, graph: Graph) -> list[int]:
-        """The variables of each node, as bit sets."""
-        scope = [1 << int(leaf.variable) for leaf in graph.leaves.nodes]
-        for children in self.children.values():
-            bits = 0
-            for child in children:
-                bits |= scope[child]
-            scope.append(bits)
-        return scope
 
     def _reach(self, stochastic: list[bool], sharing: Sharing) -> list[int]:
         """The shared sources of randomness at or below each node, as bit sets.
