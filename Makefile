@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint benchmark results clean
+.PHONY: demo test test-slow lint graphviz benchmark results clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +28,15 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# Pictures are rendered by Graphviz's program; where it cannot be installed, the tests that need it are skipped.
+graphviz: APT := $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
+graphviz:
+	@command -v dot > /dev/null \
+	|| $(APT) install --no-install-recommends graphviz > /dev/null 2>&1 \
+	|| { $(APT) update && $(APT) install --no-install-recommends graphviz; } > /dev/null 2>&1 \
+	|| echo "Graphviz could not be installed: tests that render pictures will be skipped"
+
+test: lint graphviz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
 test-slow: $(VENV)/.installed

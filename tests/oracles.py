@@ -107,8 +107,9 @@ def enumerate_masks(
     *,
     leaf_coins: dict[int, tuple[int, float]] | None = None,
     n_masks: int | None = None,
+    outputs: Sequence[Node] | None = None,
 ) -> Enumeration:
-    """Evaluate the circuit under each of the 2^M masks.
+    """Evaluate the circuit under each of the 2^M masks; ``outputs`` are the nodes to report, by default the roots.
 
     ``leaf_coins`` makes leaves uncertain: the leaf of this id has the value ``(1 + size)`` or ``(1 - size)`` times
     its density, as the fair coin of this number falls; leaves with one coin are correlated.
@@ -138,4 +139,5 @@ def enumerate_masks(
                 mask = 1.0 if number is None else bits[:, number]
                 total = total + weight * mask * values[id(child)]
             values[id(node)] = total
-    return Enumeration(np.stack([values[id(root)] for root in nodes_of(roots)], axis=1), probability)
+    shown = nodes_of(roots) if outputs is None else outputs
+    return Enumeration(np.stack([values[id(node)] for node in shown], axis=1), probability)

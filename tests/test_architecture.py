@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "shifts": {"errors"},
     "uncertainty": {"errors", "numerics", "inference"},
     "interop": {*CORE},
+    "drawing": {*CORE},
     "learning": {*CORE},
     "estimators": {*CORE, "data", "uncertainty", "learning"},
     # "": the package itself, for its version.
@@ -73,6 +74,12 @@ def test_other_libraries_are_imported_only_when_used() -> None:
     code = "import sys, socratic.interop; print(sorted({'spflow', 'cirkit'} & set(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "[]"
+
+
+def test_graphviz_is_imported_only_when_used() -> None:
+    code = "import sys, socratic.drawing; print('graphviz' in sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "False"
 
 
 def test_every_public_name_is_there() -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
+    from socratic.drawing import Picture as Picture
+    from socratic.drawing import Summary as Summary
+    from socratic.drawing import draw as draw
+    from socratic.drawing import summary as summary
     from socratic.errors import DataFileError as DataFileError
     from socratic.errors import ModelFileError as ModelFileError
     from socratic.estimators import CircuitClassifier as CircuitClassifier
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
     from socratic.inference import Moments as Moments
+    from socratic.inference import NodeMoments as NodeMoments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import Samples as Samples
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from socratic.inference import marginal_log_likelihood as marginal_log_likelihood
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import mpe as mpe
+    from socratic.inference import node_moments as node_moments
     from socratic.inference import sample as sample
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
@@ -64,6 +70,7 @@ _HOMES = {
         "Expectation",
         "Explanation",
         "Moments",
+        "NodeMoments",
         "Posterior",
         "Samples",
         "conditional_log_likelihood",
@@ -74,11 +81,13 @@ _HOMES = {
         "marginal_log_likelihood",
         "monte_carlo_dropout",
         "mpe",
+        "node_moments",
         "sample",
         "sample_log_likelihoods",
         "tdi",
         "training_log_likelihood",
     ),
+    "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
     "socratic.errors": ("DataFileError", "ModelFileError"),
     "socratic.estimators": (
         "CircuitClassifier",

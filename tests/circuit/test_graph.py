@@ -138,3 +138,9 @@ def test_children_of_weight_zero_keep_their_masks_and_change_nothing_else() -> N
     for row in range(2):
         exact = enumerate_masks(graph.roots, x[row].tolist(), 0.3, "unit", True)
         np.testing.assert_allclose(moments.relative_covariance[row].numpy(), exact.relative_covariance, atol=1e-9)
+
+
+def test_scopes_are_the_variables_below() -> None:
+    a, b = Leaf(0, Normal(0.0, 1.0)), Leaf(2, Normal(0.0, 1.0))
+    graph = Graph(Sum((Product((a, b)), Product((b, a))), (0.5, 0.5)))
+    assert graph.scopes() == [0b001, 0b100, 0b101, 0b101, 0b101]

@@ -19,10 +19,9 @@ from spflow.zoo.rat import RatSPN
 from torch import Tensor
 
 import socratic
-from socratic.circuit import Leaf, Node
+from socratic.circuit import Leaf
 from socratic.circuit import Product as ProductNode
 from socratic.circuit import Sum as SumNode
-from tests.interop.evaluation import log_values
 from tests.oracles import topological
 
 V = 9
@@ -52,11 +51,8 @@ def values_of(module: Any, x: Tensor) -> Tensor:
     return values
 
 
-def assert_same(imported: socratic.Circuit | tuple[Node, ...], module: Any, x: Tensor) -> None:
-    if isinstance(imported, socratic.Circuit):
-        found = imported.log_likelihood(x[:, : imported.n_features]).detach()
-    else:
-        found = log_values(imported, x)
+def assert_same(imported: socratic.Circuit | socratic.Graph, module: Any, x: Tensor) -> None:
+    found = imported.log_likelihood(x[:, : imported.n_features]).detach()
     torch.testing.assert_close(found, values_of(module, x), rtol=1e-9, atol=1e-9)
 
 
@@ -170,14 +166,15 @@ def test_a_probability_of_zero() -> None:
         assert bool(torch.isfinite(socratic.tdi(circuit, [[1.0]], dropout=0.2).relative_variance).all())
 
 
-def test_nested_sums_and_products_become_nodes_that_share_what_they_shared() -> None:
+def test_nested_sums_and_products_become_a_graph_that_shares_what_they_shared() -> None:
     """Two products share a sum: no tree."""
     shared = Sum(normal(0), out_channels=3)
     products = [Product([shared, normal(1)]), Product([shared, normal(1)])]
     module = Sum(products, out_channels=2).double()
-    roots = socratic.interop.from_spflow(module)
-    assert isinstance(roots, tuple)
-    assert_same(roots, module, gaussian_rows())
+    graph = socratic.interop.from_spflow(module)
+    assert isinstance(graph, socratic.Graph)
+    assert_same(graph, module, gaussian_rows())
+    roots = graph.roots
     assert all(isinstance(root, SumNode) for root in roots)
     assert roots[0].children is roots[1].children  # type: ignore[union-attr]
     nodes = topological(roots)
@@ -186,6 +183,20 @@ def test_nested_sums_and_products_become_nodes_that_share_what_they_shared() -> 
     left = [node.children[0] for node in nodes if isinstance(node, ProductNode)]
     assert len(left) == 6
     assert len({id(node) for node in left}) == 3  # each used by two products
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_graphs_have_the_type_of_their_source(dtype: torch.dtype) -> None:
+    lone = socratic.interop.from_spflow(normal(0).to(dtype))
+    assert isinstance(lone, socratic.Graph)
+    assert lone.dtype == dtype
+    shared = Sum(normal(0), out_channels=3)
+    module = Product([shared, normal(2)]).to(dtype)
+    graph = socratic.interop.from_spflow(module)
+    assert isinstance(graph, socratic.Graph)
+    assert graph.dtype == dtype
+    assert graph.n_features == 3
+    assert socratic.tdi(graph, torch.zeros(1, 3), root_dropout=True).method == "tree"
 
 
 def test_shared_leaves_do_not_keep_a_circuit_from_tensors() -> None:

@@ -133,6 +133,17 @@ class Graph(nn.Module):
             self._snapshot = self._snap(self._current_nodes())
         return self._snapshot.nodes
 
+    def scopes(self) -> list[int]:
+        """The variables of every node as bit sets, in the order of their numbers."""
+        found = [1 << int(leaf.variable) for leaf in self.leaves.nodes]
+        for block in self.blocks:
+            for children in self.levels.children_of(block).tolist():
+                scope = 0
+                for child in children:
+                    scope |= found[child]
+                found.append(scope)
+        return found
+
     def _snap(self, nodes: tuple[Node, ...]) -> _Snapshot:
         return _Snapshot(nodes, {name: value.detach().clone() for name, value in self.named_parameters()})
 

@@ -3,6 +3,7 @@
 from socratic.inference.likelihood import log_likelihood, training_log_likelihood
 from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
+from socratic.inference.node_moments import node_moments
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.inference.queries import (
@@ -16,12 +17,13 @@ from socratic.inference.queries import (
     mpe,
     sample,
 )
-from socratic.inference.results import Moments
+from socratic.inference.results import Moments, NodeMoments
 
 __all__ = [
     "Expectation",
     "Explanation",
     "Moments",
+    "NodeMoments",
     "Posterior",
     "Samples",
     "conditional_log_likelihood",
@@ -32,6 +34,7 @@ __all__ = [
     "marginal_log_likelihood",
     "monte_carlo_dropout",
     "mpe",
+    "node_moments",
     "sample",
     "sample_log_likelihoods",
     "tdi",

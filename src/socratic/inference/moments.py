@@ -46,6 +46,9 @@ from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_p
 from socratic.inference.walk import walk
 from socratic.numerics import finite_or_zero, is_recording, log_or_dead, sqrt_or_zero
 
+LAYERED_REASON = "nodes share randomness only within their region"
+"""Why the moments of a tensor circuit are exact."""
+
 
 class MomentState(NamedTuple):
     """Log-means of a layer's nodes, as in :class:`LogValues`, and their relative covariance.
@@ -209,7 +212,7 @@ def tdi(
     method: Method = "layered" if covariance == "exact" else covariance
     reason = f"{covariance=} was asked for"
     if covariance == "exact":
-        reason = "nodes share randomness only within their region"
+        reason = LAYERED_REASON
     return Moments(log_mean, relative, dropout, masks, covariance, root_dropout, method, reason)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
@@ -76,3 +77,35 @@ class Moments:
             )
         log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
         return expand_posterior(self.log_mean, self.relative_covariance, log_prior)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeMoments:
+    """Mean and variance of the value of every node of a graph over dropout masks.
+
+    Attributes
+    ----------
+    log_mean : Tensor (N, M)
+        Log of the mean value of each of the M nodes, in the order of ``graph.nodes``.
+    variance_bounds : pair of Tensors (N, M)
+        A lower and an upper bound of the relative variances (variance divided by the squared mean). They are equal
+        unless the method is ``"bounds"``.
+    dropout, masks, root_dropout
+        The settings they were computed with.
+    method, reason : str
+        How they were computed, and why so; see :class:`Moments`.
+    """
+
+    log_mean: Tensor
+    variance_bounds: tuple[Tensor, Tensor]
+    dropout: float
+    masks: MaskKind
+    root_dropout: bool
+    method: Method
+    reason: str
+
+    @property
+    def relative_variance(self) -> Tensor:
+        """Variance of each node's value divided by its squared mean, NaN where only bounds are known: (N, M)."""
+        lower, upper = self.variance_bounds
+        return lower if self.method != "bounds" else torch.where(lower == upper, lower, torch.nan)

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from socratic.circuit import Circuit, Node
-from socratic.interop.blocks import Block
+from socratic.circuit import Circuit, Graph
+from socratic.interop.blocks import Block, parameter_of
 
 
-def from_spflow(module: Any) -> Circuit | tuple[Node, ...]:
+def from_spflow(module: Any) -> Circuit | Graph:
     """A circuit with the structure and the parameters of an SPFlow module.
 
     Parameters
@@ -25,9 +25,9 @@ def from_spflow(module: Any) -> Circuit | tuple[Node, ...]:
 
     Returns
     -------
-    Circuit or tuple of nodes
+    Circuit or Graph
         A :class:`~socratic.circuit.circuit.Circuit` where the regions form a tree for each repetition, as in
-        RAT-SPNs and Einets; otherwise the root nodes of a graph that shares what the module shares.
+        RAT-SPNs and Einets; otherwise a :class:`~socratic.circuit.graph.Graph` that shares what the module shares.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def from_spflow(module: Any) -> Circuit | tuple[Node, ...]:
     return _lower(read_spflow(module))
 
 
-def from_cirkit(circuit: Any) -> Circuit | tuple[Node, ...]:
+def from_cirkit(circuit: Any) -> Circuit | Graph:
     """A circuit with the structure and the parameters of a compiled cirkit circuit.
 
     Parameters
@@ -50,9 +50,9 @@ def from_cirkit(circuit: Any) -> Circuit | tuple[Node, ...]:
 
     Returns
     -------
-    Circuit or tuple of nodes
-        A :class:`~socratic.circuit.circuit.Circuit` where the regions form a tree for each repetition; otherwise the
-        root nodes of a graph that shares what the circuit shares.
+    Circuit or Graph
+        A :class:`~socratic.circuit.circuit.Circuit` where the regions form a tree for each repetition; otherwise a
+        :class:`~socratic.circuit.graph.Graph` that shares what the circuit shares.
 
     Raises
     ------
@@ -74,12 +74,13 @@ def class_prior(module: Any) -> Tensor:
     return prior
 
 
-def _lower(root: Block) -> Circuit | tuple[Node, ...]:
-    """The tensor circuit of blocks, or their nodes where they fit no tensors."""
+def _lower(root: Block) -> Circuit | Graph:
+    """The tensor circuit of blocks, or the graph of their nodes where they fit no tensors."""
     from socratic.interop.nodes import as_nodes
     from socratic.interop.tensors import NotLayeredError, as_circuit
 
     try:
         return as_circuit(root)
     except NotLayeredError:
-        return as_nodes(root)
+        like = parameter_of(root)
+        return Graph(as_nodes(root), dtype=like.dtype).to(like.device)

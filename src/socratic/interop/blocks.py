@@ -109,6 +109,15 @@ class Joined:
 Block = Leaves | Products | Sums | Joined
 
 
+def parameter_of(block: Block) -> Tensor:
+    """A parameter of the block or of one below it: all have one type and one device."""
+    while not isinstance(block, Leaves):
+        if isinstance(block, Sums):
+            return block.log_weights
+        block = block.children[0]
+    return next(iter(block.parameters.values()))
+
+
 def joined(blocks: list[Block]) -> Block:
     """One block from several."""
     return blocks[0] if len(blocks) == 1 else Joined(tuple(blocks))

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from socratic.circuit.graph import Graph
 from socratic.inference.covariance import saturation
-from socratic.inference.graph.evaluation import class_values, evaluate, gather, graph_values_per_row, tile_size
+from socratic.inference.graph.evaluation import evaluate, gather, graph_values_per_row, tile_size
 from socratic.inference.graph.masks import Masks, masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
 from socratic.inference.graph.sharing import sharing_of
-from socratic.inference.results import CovarianceKind, MaskKind, Method, Moments
+from socratic.inference.results import CovarianceKind, MaskKind, Method, Moments, NodeMoments
 from socratic.inference.rows import chunk_rows, map_chunks
 from socratic.numerics import finite_or_zero, is_recording, sqrt_or_zero
 
@@ -47,9 +47,81 @@ def graph_moments(
     chunk_size: int | None,
 ) -> Moments:
     """Moments of the class likelihoods over dropout masks; arguments are checked by the caller."""
+    choice, log_mean, found = _compute(
+        graph,
+        rows,
+        dropout=dropout,
+        masks=masks,
+        covariance=covariance,
+        root_dropout=root_dropout,
+        leaf_variance=leaf_variance,
+        budget=budget,
+        chunk_size=chunk_size,
+        every_node=False,
+    )
+    return Moments(
+        log_mean,
+        _class_matrix(choice.method, found[0]),
+        dropout,
+        masks,
+        covariance,
+        root_dropout,
+        choice.method,
+        choice.reason,
+        (found[0], found[1]) if choice.method == "bounds" else None,
+    )
+
+
+def graph_node_moments(
+    graph: Graph, rows: Tensor, *, dropout: float, masks: MaskKind, root_dropout: bool, budget: int
+) -> NodeMoments:
+    """Moments of every node over dropout masks; arguments are checked by the caller."""
+    choice, log_mean, found = _compute(
+        graph,
+        rows,
+        dropout=dropout,
+        masks=masks,
+        covariance="exact",
+        root_dropout=root_dropout,
+        leaf_variance=None,
+        budget=budget,
+        chunk_size=None,
+        every_node=True,
+    )
+    # A value that is exact is both of its bounds.
+    return NodeMoments(log_mean, (found[0], found[-1]), dropout, masks, root_dropout, choice.method, choice.reason)
+
+
+def _compute(
+    graph: Graph,
+    rows: Tensor,
+    *,
+    dropout: float,
+    masks: MaskKind,
+    covariance: CovarianceKind,
+    root_dropout: bool,
+    leaf_variance: float | Tensor | None,
+    budget: int,
+    chunk_size: int | None,
+    every_node: bool,
+) -> tuple[Choice, Tensor, list[Tensor]]:
+    """The method, log-means (N, C) and what the method finds of the roots, or of every node (N, M).
+
+    Found are relative covariances (N, C, C) by a plan, of every node its variance alone; variances (N, C) without
+    one; for bounds two of them.
+    """
     known = masks_of(graph, masks, root_dropout)
     prior = _leaf_prior(graph, rows, leaf_variance)
-    choice = choose_method(graph, known, (masks, root_dropout), covariance, dropout > 0.0, prior is not None, budget)
+    choice = choose_method(
+        graph,
+        known,
+        (masks, root_dropout, every_node),
+        covariance,
+        dropped=dropout > 0.0,
+        uncertain_leaves=prior is not None,
+        budget=budget,
+    )
+    numbers = torch.arange(graph.n_nodes, device=graph.device) if every_node else graph.root_numbers
     masked = known.masked.to(rows.dtype)
     log_weights = graph.log_weights() + masked * math.log1p(-dropout)
     odds = masked * (dropout / (1.0 - dropout))
@@ -63,10 +135,10 @@ def graph_moments(
         if choice.plan is not None:
             found = (chunk.covariances(choice.plan),)
         elif choice.method == "bounds":
-            found = (chunk.variances(upper=False), chunk.variances(upper=True))
+            found = tuple(chunk.variances(upper=upper)[numbers].t() for upper in (False, True))
         else:
-            found = (chunk.variances(upper=choice.method == "upper"),)
-        return class_values(graph, values, rows.dtype), *found
+            found = (chunk.variances(upper=choice.method == "upper")[numbers].t(),)
+        return values[numbers].t().to(rows.dtype), *found
 
     entries = graph_values_per_row(graph)
     entries += 3 * graph.n_nodes if choice.plan is None else 7 * graph.n_edges + 2 * choice.plan.n_entries
@@ -77,49 +149,43 @@ def graph_moments(
         warnings.warn(
             f"relative variances above {limit:.1g} were cut off there; use graph.double() or a smaller dropout",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    bounds = (found[0], found[1]) if choice.method == "bounds" else None
-    return Moments(
-        log_mean,
-        _class_matrix(choice.method, found[0]),
-        dropout,
-        masks,
-        covariance,
-        root_dropout,
-        choice.method,
-        choice.reason,
-        bounds,
-    )
+    return choice, log_mean, found
 
 
 def choose_method(
     graph: Graph,
     masks: Masks,
-    key: tuple[MaskKind, bool],
+    key: tuple[MaskKind, bool, bool],
     covariance: CovarianceKind,
+    *,
     dropped: bool,
     uncertain_leaves: bool,
     budget: int,
 ) -> Choice:
-    """Pick the cheapest exact method, or bounds. Plans are kept with the graph: they depend on its wiring alone."""
+    """Pick the cheapest exact method, or bounds.
+
+    Plans are kept with the graph: they depend on its wiring alone, and on ``key``, which holds the kind of masks,
+    whether roots have masks, and whether the plan is for every node or for the roots.
+    """
     if covariance != "exact":
         return Choice(covariance, f"{covariance=} was asked for")
     if not dropped and not uncertain_leaves:
         return Choice("tree", "nothing is random: there are no masks and leaves are certain")
     full_key = ("moments", *key, uncertain_leaves, budget)
     if full_key not in graph.derived:
-        graph.derived[full_key] = _choose(graph, masks, uncertain_leaves, budget)
+        graph.derived[full_key] = _choose(graph, masks, uncertain_leaves, budget, every_node=key[2])
     choice: Choice = graph.derived[full_key]
     return choice
 
 
-def _choose(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int) -> Choice:
+def _choose(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int, *, every_node: bool) -> Choice:
     sharing = sharing_of(graph, masks, uncertain_leaves)
     if sharing.is_tree:
         return Choice("tree", "no two nodes that meet share anything random: all their covariances are 0")
     try:
-        plan = compile_plan(graph, masks, sharing, budget)
+        plan = compile_plan(graph, masks, sharing, budget, every_node=every_node)
     except OverBudgetError:
         return Choice("bounds", f"following what nodes share takes more than the budget of {budget:,} terms")
     count = f"{plan.n_entries - 1:,} joint moments of nodes that share randomness"
@@ -157,7 +223,7 @@ class _Chunk:
         return torch.cat([share, torch.ones_like(self.values[:1], dtype=self.dtype)])
 
     def variances(self, *, upper: bool) -> Tensor:
-        """Relative variances (N, C) of the roots: without covariances, or with the largest possible ones."""
+        """Relative variances (M, N) of all nodes: without covariances, or with the largest possible ones."""
         graph, levels, n_rows = self.graph, self.graph.levels, self.values.shape[1]
         found = self.values.new_empty(self.values.shape, dtype=self.dtype)
         found[: graph.n_leaves] = 0.0 if self.leaves is None else self.leaves
@@ -176,10 +242,10 @@ class _Chunk:
                     total = _joined(below)
                 found[tile.start : tile.stop] = total.clamp_max(self.limit)
         self._note(found)
-        return found[graph.root_numbers].t()
+        return found
 
     def covariances(self, plan: Plan) -> Tensor:
-        """Relative covariances (N, C, C) of the roots by a plan."""
+        """Relative covariances of the pairs of a plan: (N, C, C) of the roots, (N, M) of every node with itself."""
         share = self.all_responsibilities()
         device, n_rows = share.device, share.shape[1]
         odds = self.odds.amax() if self.odds.numel() else self.odds.new_zeros(())
@@ -203,7 +269,7 @@ class _Chunk:
                 found[start : start + len(total)] = total.clamp_max(self.limit)
         self._note(found)
         pairs = plan.pairs.to(device)
-        return found[pairs.flatten()].view(*pairs.shape, n_rows).permute(2, 0, 1)
+        return found[pairs.flatten()].view(*pairs.shape, n_rows).movedim(-1, 0)
 
     def _note(self, found: Tensor) -> None:
         """Remember the largest value, to tell whether any was cut off."""

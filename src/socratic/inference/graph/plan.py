@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
     steps: tuple[Step, ...]
     n_entries: int
-    pairs: Tensor  # (C, C) entry of each pair of roots
+    pairs: Tensor  # (C, C) entry of each pair of roots, or (M,) of each node with itself
     largest: int  # nodes in the largest component
     pairs_only: bool  # whether each component is a node and another, or factors of another, within its scope
 
@@ -90,13 +90,15 @@ class OverBudgetError(Exception):
     """The plan would be larger than allowed."""
 
 
-def compile_plan(graph: Graph, masks: Masks, sharing: Sharing, budget: int) -> Plan:
-    """Make the plan for all pairs of class roots; at most ``budget`` terms are looked at."""
+def compile_plan(graph: Graph, masks: Masks, sharing: Sharing, budget: int, *, every_node: bool = False) -> Plan:
+    """Make the plan for all pairs of class roots, or for every node with itself; looks at ``budget`` terms at most."""
     compiler = _Compiler(graph, masks, sharing, budget)
     roots = graph.root_numbers.tolist()
-    pairs = [[compiler.state((*compiler.factors[a], *compiler.factors[b])) for a in roots] for b in roots]
+    pairs = [(node, node) for node in range(graph.n_nodes)] if every_node else [(a, b) for b in roots for a in roots]
+    entries = [compiler.state((*compiler.factors[a], *compiler.factors[b])) for a, b in pairs]
     compiler.expand_all()
-    return compiler.finish(pairs)
+    plan = compiler.finish(entries)
+    return plan if every_node else plan._replace(pairs=plan.pairs.view(len(roots), len(roots)))
 
 
 class _Compiler:
@@ -122,7 +124,7 @@ class _Compiler:
                     n_sums += 1
         stochastic = sharing.stochastic.tolist()
         self.reach = self._reach(stochastic, sharing)
-        self.scope = self._scopes(graph)
+        self.scope = graph.scopes()
         self.factors = self._factors(stochastic)
         self.entries: dict[tuple[int, ...], int] = {}  # of components
         self.products: dict[tuple[int, ...], int] = {}  # of several components, given as entries
@@ -131,16 +133,6 @@ class _Compiler:
         self.queue: deque[tuple[int, ...]] = deque()
         self.n_entries = 1
         self.pairs_only = True
-
-    def _scopes(self, graph: Graph) -> list[int]:
-        """The variables of each node, as bit sets."""
-        scope = [1 << int(leaf.variable) for leaf in graph.leaves.nodes]
-        for children in self.children.values():
-            bits = 0
-            for child in children:
-                bits |= scope[child]
-            scope.append(bits)
-        return scope
 
     def _reach(self, stochastic: list[bool], sharing: Sharing) -> list[int]:
         """The shared sources of randomness at or below each node, as bit sets.
@@ -270,8 +262,8 @@ class _Compiler:
         if self.budget < 0:
             raise OverBudgetError
 
-    def finish(self, pairs: list[list[int]]) -> Plan:
-        """Order the entries by depth and kind, and number them in that order."""
+    def finish(self, pairs: list[int]) -> Plan:
+        """Order the entries by depth and kind, and number them in that order; ``pairs`` are entries."""
         needs: dict[int, list[int]] = {entry: [term.entry for term in terms] for entry, terms in self.terms.items()}
         needs |= {entry: list(parts) for parts, entry in self.products.items()}
         depth = _depths(needs, self.n_entries)
@@ -297,7 +289,7 @@ class _Compiler:
                 steps.append(ProductStep(*span, torch.tensor(parts)))
             elif size:
                 steps.append(self._sum_step(span, [self.terms[entry] for entry in members], number))
-        table = torch.tensor([[number[entry] for entry in row] for row in pairs])
+        table = torch.tensor([number[entry] for entry in pairs])
         return Plan(tuple(steps), self.n_entries, table, max(map(len, self.entries), default=0), self.pairs_only)
 
     def _sum_step(self, span: tuple[int, int], members: Sequence[Sequence[Term]], number: dict[int, int]) -> SumStep:
