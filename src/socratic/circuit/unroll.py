@@ -26,10 +26,7 @@ def unroll(circuit: Circuit) -> tuple[Sum, ...]:
     for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
         rows = layer_weights.tolist()
         levels.append(
-            [
-                tuple(Sum(children, tuple(row)) for row in rows[fold])
-                for fold, children in enumerate(_products(layer, levels))
-            ]
+            [tuple(_sum(children, row) for row in rows[fold]) for fold, children in enumerate(_products(layer, levels))]
         )
     shared: list[Node] = []
     rows_of_class: list[list[float]] = [[] for _ in range(circuit.n_classes)]
@@ -39,7 +36,15 @@ def unroll(circuit: Circuit) -> tuple[Sum, ...]:
             for row, weights_of_class in zip(rows_of_class, branch_weights[fold].tolist(), strict=True):
                 row.extend(weights_of_class)
     children = tuple(shared)
-    return tuple(Sum(children, tuple(row)) for row in rows_of_class)
+    return tuple(_sum(children, row) for row in rows_of_class)
+
+
+def _sum(children: tuple[Node, ...], weights: list[float]) -> Sum:
+    """A sum of the children with positive weights: of all of them, as the same tuple, unless some weights are 0."""
+    if all(weight > 0.0 for weight in weights):
+        return Sum(children, tuple(weights))
+    kept = [(child, weight) for child, weight in zip(children, weights, strict=True) if weight > 0.0]
+    return Sum(tuple(child for child, _ in kept), tuple(weight for _, weight in kept))
 
 
 def _leaf_nodes(circuit: Circuit) -> list[tuple[Node, ...]]:

@@ -6,7 +6,7 @@ import torch
 
 import socratic
 from socratic.families import Gaussian
-from tests.inference.queries.worlds import EVIDENCE, FAMILIES, KINDS, PRIOR, World, make_world, world_of
+from tests.inference.queries.worlds import CIRCUIT_KINDS, EVIDENCE, FAMILIES, KINDS, PRIOR, World, make_world, world_of
 
 
 def best_states(world: World, evidence: np.ndarray) -> tuple[float, set[tuple[int, int]]]:
@@ -33,7 +33,7 @@ def deterministic_world(kind: str, seed: int) -> World:
     return world_of(circuit)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CIRCUIT_KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_deterministic_circuits_give_the_best_state(kind: str, seed: int) -> None:
     world = deterministic_world(kind, seed)
