@@ -48,16 +48,16 @@ class World:
 
 
 def make_world(kind: str, seed: int = 0) -> World:
-    """A random circuit of two classes, or a graph.
-
-    The circuit has all pairs, element-wise products or branches of different shapes. The graph is such a circuit
-    unrolled, or one with everything that circuits cannot have.
-    """
+    """A random circuit of two classes, the same unrolled, or a graph with everything that circuits cannot have."""
     if kind == "graph":
         return world_of(mixed_graph(seed))
     if kind == "unrolled":
-        world = make_world("two shapes", seed)
-        return World(world.circuit.to_graph(), world.states, world.probability)
+        return world_of(make_circuit("two shapes", seed).to_graph())
+    return world_of(make_circuit(kind, seed))
+
+
+def make_circuit(kind: str, seed: int = 0) -> socratic.Circuit:
+    """A random circuit: all pairs, element-wise products, or branches of different shapes."""
     settings = {"n_classes": 2, "n_sums": 2, "n_leaves": 2, "leaf": list(FAMILIES), "seed": seed}
     if kind == "two shapes":
         circuit = socratic.Circuit(TWO_SHAPES, **{**settings, "n_leaves": 3})
@@ -66,7 +66,7 @@ def make_world(kind: str, seed: int = 0) -> World:
     with torch.no_grad():
         for parameter in circuit.parameters():
             parameter.mul_(1.5)
-    return world_of(circuit)
+    return circuit.double()
 
 
 def mixed_graph(seed: int) -> Graph:
@@ -101,7 +101,6 @@ def mixed_graph(seed: int) -> Graph:
 
 
 def world_of(circuit: socratic.Circuit | Graph) -> World:
-    circuit = circuit.double()
     counts = [max(family.n_values or 0 for family in families) for families in circuit.column_families]
     states = np.array(list(itertools.product(*map(range, counts))), dtype=np.float64)
     roots = circuit if isinstance(circuit, Graph) else circuit.to_graph()
