@@ -19,7 +19,8 @@ def unroll(circuit: Circuit) -> tuple[Sum, ...]:
     """The class roots of a tensor circuit as nodes.
 
     A leaf region of several variables becomes products of leaves. The sums of a region share one tuple of
-    children, so sharing can be read off by identity.
+    children, so sharing can be read off by identity. Children of weight 0 are left out; sums that leave out
+    different ones share no tuple, and no unit masks under dropout, any more.
     """
     weights = circuit.weights()
     levels: list[list[tuple[Node, ...]]] = [_leaf_nodes(circuit)]
