@@ -49,6 +49,15 @@ def test_sharing_is_kept() -> None:
     assert sum(isinstance(node, Leaf) for node in nodes) == 5 * 4 * 2
 
 
+def test_children_of_weight_zero_are_unrolled() -> None:
+    circuit = socratic.rat_spn(4, 2, n_sums=2, n_leaves=2, depth=1, n_repetitions=1).double()
+    with torch.no_grad():
+        circuit.root_branches()[0].logits[0, 1, :3] = -torch.inf
+    graph = circuit.to_graph()
+    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(graph(x), circuit(x))
+
+
 def test_weights_of_nodes_sum_to_one() -> None:
     for node in topological(socratic.rat_spn(5, 2, n_sums=2, n_leaves=3, depth=2).to_graph()):
         if isinstance(node, Sum):

@@ -1,7 +1,6 @@
 """The leaves of a graph: all leaves of a family evaluated at once.
 
-The parameters are those of :mod:`socratic.families`. Densities are computed leaf by leaf, not as inner products of
-statistics, so that impossible values (a probability of exactly 0) and tiny variances keep their meaning.
+The parameters are those of :mod:`socratic.families`, and probabilities may be exactly 0.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from socratic.circuit.nodes import Leaf
 from socratic.distributions import Bernoulli as BernoulliLeaf
 from socratic.distributions import Categorical as CategoricalLeaf
 from socratic.distributions import Distribution, Normal
-from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian, Parameters
-from socratic.numerics import scale_dtype
+from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian
 
 
 def family_of(distribution: Distribution) -> Family:
@@ -48,34 +45,6 @@ def parameters_of(members: Sequence[Any]) -> dict[str, Tensor]:
     return {"logit": torch.logit(column([float(member.probability) for member in members]))}
 
 
-def log_density(family: Family, parameters: Parameters, values: Tensor) -> Tensor:
-    """Log-densities (n, N) of n leaves at ``values`` (n, N), none of them missing or outside the domain.
-
-    ``parameters`` are (n,) or (n, ...).
-    """
-    if isinstance(family, Gaussian):
-        # Far outside any data the square would overflow and its gradient be no number: stop before.
-        limit = torch.finfo(values.dtype).max ** 0.45
-        deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
-        variance = family.variance(parameters).unsqueeze(-1)
-        return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
-    if isinstance(family, Categorical):
-        return torch.log_softmax(parameters["logits"], dim=-1).gather(-1, values.long())
-    logit = parameters["logit"].unsqueeze(-1)
-    yes, no = functional.logsigmoid(logit), functional.logsigmoid(-logit)
-    if isinstance(family, Bernoulli):
-        return torch.where(values == 1, yes, no)
-    if isinstance(family, Binomial):
-        # Not a product where nothing happened: 0 times the logarithm of 0 is no number.
-        misses = family.n_trials - values
-        wide = values.to(scale_dtype(values))  # large logarithms of factorials cancel
-        choices = math.lgamma(family.n_trials + 1) - torch.lgamma(wide + 1) - torch.lgamma(family.n_trials - wide + 1)
-        return (
-            choices.to(values) + torch.where(values > 0, values * yes, 0.0) + torch.where(misses > 0, misses * no, 0.0)
-        )
-    raise TypeError(f"leaves of a graph cannot be {family.name}")
-
-
 class LeafBatch(nn.Module):
     """The leaves of one family: n of them, with consecutive numbers."""
 
@@ -98,8 +67,15 @@ class LeafBatch(nn.Module):
         missing = values.isnan()
         outside = self.family.invalid(values)
         parameters = {name: value.squeeze(1) for name, value in self.parameter_values().items()}
-        density = log_density(self.family, parameters, torch.where(missing | outside, 0.0, values))
+        density = self.family.log_density(parameters, torch.where(missing | outside, 0.0, values))
         return density.masked_fill(missing, 0.0).masked_fill(outside, -math.inf)
+
+    def log_table(self, leaves: Tensor) -> Tensor:
+        """Log-probabilities (k, Y) of all values, of k leaves of a discrete family."""
+        parameters = {name: value[leaves, 0] for name, value in self.parameter_values().items()}
+        like = next(iter(parameters.values()))
+        values = torch.arange(self.family.n_values or 0, dtype=like.dtype, device=like.device)
+        return self.family.log_density(parameters, values.expand(len(leaves), -1))
 
 
 class GraphLeaves(nn.Module):

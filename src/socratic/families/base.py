@@ -78,12 +78,13 @@ class Family(ABC):
         """How many values there are, from 0 on; None for densities."""
         return None
 
+    @abstractmethod
     def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
-        """Log-densities (P, I, N) of ``values`` (P, I, N), one leaf at a time."""
-        centre = self.centre(parameters)
-        statistics = self.statistics(values, centre[:, None, None])
-        natural = self.natural(parameters, centre).unsqueeze(-1)  # (P, T, I, 1)
-        return sum((statistic * natural[:, t] for t, statistic in enumerate(statistics)), torch.zeros_like(values))
+        """Log-densities of ``values`` (..., N), leaf by leaf, none of them missing or outside the domain.
+
+        Parameters are (...) or (..., n). Not an inner product of statistics: impossible values (a probability of
+        exactly 0) and tiny variances keep their meaning.
+        """
 
     def mass(self, totals: Tensor) -> Tensor:
         """How many observations summed statistics (P, T, I) hold: (P, 1, I)."""

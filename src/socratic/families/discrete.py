@@ -14,6 +14,7 @@ from socratic.distributions import Binomial as BinomialLeaf
 from socratic.distributions import Categorical as CategoricalLeaf
 from socratic.errors import check_count
 from socratic.families.base import MARGIN, Family, Parameters
+from socratic.numerics import scale_dtype
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Bernoulli(Family):
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         return [torch.ones_like(values), values]
+
+    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
+        yes, no = _log_chances(parameters)
+        return torch.where(values == 1, yes, no)
 
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         probability = torch.sigmoid(parameters["logit"])
@@ -100,6 +105,9 @@ class Categorical(Family):
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
         return [(values == category).to(values.dtype) for category in range(self.n_categories)]
+
+    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
+        return torch.log_softmax(parameters["logits"], dim=-1).gather(-1, values.long())
 
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         return torch.softmax(parameters["logits"], dim=-1).mT
@@ -182,6 +190,13 @@ class Binomial(Family):
         base = self._log_choose(values) - self._log_choose(centre)
         return [torch.ones_like(values), values - centre, base]
 
+    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
+        yes, no = _log_chances(parameters)
+        choices = self._log_choose(values.to(scale_dtype(values))).to(values)  # large logarithms cancel
+        # Not a product where nothing happened: 0 times the logarithm of 0 is no number.
+        misses = self.n_trials - values
+        return choices + torch.where(values > 0, values * yes, 0.0) + torch.where(misses > 0, misses * no, 0.0)
+
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         mean = self.n_trials * torch.sigmoid(parameters["logit"]) - centre.unsqueeze(-1)
         return torch.stack([torch.ones_like(mean), mean, torch.zeros_like(mean)], dim=1)
@@ -224,6 +239,12 @@ class Binomial(Family):
     def _log_choose(self, k: Tensor) -> Tensor:
         n = k.new_full((), float(self.n_trials))
         return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+
+
+def _log_chances(parameters: Parameters) -> tuple[Tensor, Tensor]:
+    """Logarithms (..., 1) of the probabilities of yes and no."""
+    logit = parameters["logit"].unsqueeze(-1)
+    return functional.logsigmoid(logit), functional.logsigmoid(-logit)
 
 
 def _not_whole(values: Tensor, largest: int) -> Tensor:

@@ -74,10 +74,15 @@ class Gaussian(Family):
         return torch.stack([constant, deviation * precision, -0.5 * precision], dim=1)
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
-        # Far outside any data the square would overflow to infinity and meet another infinity: stop before.
-        limit = torch.finfo(values.dtype).max ** 0.45
+        limit = _largest_deviation(values)
         z = (values - centre).clamp(-limit, limit)
         return [torch.ones_like(z), z, z * z]
+
+    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
+        limit = _largest_deviation(values)
+        deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
+        variance = self.variance(parameters).unsqueeze(-1)
+        return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
 
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         deviation = parameters["mean"] - centre.unsqueeze(-1)
@@ -106,3 +111,8 @@ class Gaussian(Family):
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> Normal:
         member = {name: parameter[slot, leaf].double() for name, parameter in parameters.items()}
         return Normal(float(member["mean"]), float(self.variance(member)))
+
+
+def _largest_deviation(values: Tensor) -> float:
+    """Far outside any data a square would overflow, meet another infinity or have no gradient: stop before."""
+    return float(torch.finfo(values.dtype).max) ** 0.45

@@ -5,8 +5,20 @@ import pytest
 import torch
 
 import socratic
-from socratic.families import Gaussian
-from tests.inference.queries.worlds import EVIDENCE, FAMILIES, KINDS, PRIOR, World, make_world, world_of
+from socratic import Graph, Leaf, Product, Sum, distributions
+from socratic.circuit.nodes import Node
+from socratic.families import Categorical, Gaussian
+from tests.inference.queries.worlds import (
+    CIRCUIT_KINDS,
+    EVIDENCE,
+    FAMILIES,
+    KINDS,
+    PRIOR,
+    World,
+    make_circuit,
+    make_world,
+    world_of,
+)
 
 
 def best_states(world: World, evidence: np.ndarray) -> tuple[float, set[tuple[int, int]]]:
@@ -19,7 +31,7 @@ def best_states(world: World, evidence: np.ndarray) -> tuple[float, set[tuple[in
 
 def deterministic_world(kind: str, seed: int) -> World:
     """Each sum keeps one child, at random."""
-    circuit = make_world(kind, seed).circuit
+    circuit = make_circuit(kind, seed)
     rng = np.random.default_rng(seed)
     with torch.no_grad():
         for layer in circuit.inner_layers():
@@ -33,7 +45,7 @@ def deterministic_world(kind: str, seed: int) -> World:
     return world_of(circuit)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CIRCUIT_KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_deterministic_circuits_give_the_best_state(kind: str, seed: int) -> None:
     world = deterministic_world(kind, seed)
@@ -45,6 +57,43 @@ def test_deterministic_circuits_give_the_best_state(kind: str, seed: int) -> Non
         (state,) = np.flatnonzero((world.states == found.x[row].numpy()).all(1))
         assert (int(state), int(found.classes[row])) in states
     torch.testing.assert_close(found.log_bound, found.log_likelihood)
+
+
+def decision_graph(rng: np.random.Generator, variables: tuple[int, ...]) -> Node:
+    """A random deterministic circuit: sums decide between the values of a variable, in an order that may differ."""
+    variable, rest = variables[0], tuple(rng.permutation(variables[1:]).tolist())
+    n_values = FAMILIES[variable].n_values or 0
+    cut = int(rng.integers(1, n_values))
+    children: list[Node] = []
+    for possible in (np.arange(n_values) < cut, np.arange(n_values) >= cut):
+        probabilities = rng.dirichlet(np.ones(n_values)) * possible
+        leaf = Leaf(variable, distributions.Categorical(tuple((probabilities / probabilities.sum()).tolist())))
+        children.append(Product((leaf, decision_graph(rng, rest))) if rest else leaf)
+    return Sum(tuple(children), tuple(rng.dirichlet(np.ones(2)).tolist()))
+
+
+def chow_liu_trees(rng: np.random.Generator) -> tuple[Node, ...]:
+    """One for each class, from random tables."""
+    sizes = [family.n_values or 0 for family in FAMILIES]
+    families = [Categorical(size) for size in sizes]
+    tables = [rng.integers(0, sizes, size=(25, 4)).astype(float) for _ in range(2)]
+    return tuple(socratic.chow_liu_tree(table, families, smoothing=1.0) for table in tables)
+
+
+@pytest.mark.parametrize("kind", ["decisions", "chow-liu"])
+@pytest.mark.parametrize("seed", range(4))
+def test_deterministic_graphs_give_the_best_state(kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    roots = chow_liu_trees(rng) if kind == "chow-liu" else [decision_graph(rng, (0, 1, 2, 3)) for _ in range(2)]
+    world = world_of(Graph(roots, dtype=torch.float64))
+    found = socratic.mpe(world.circuit, EVIDENCE, class_prior=PRIOR)
+    assert found.exact
+    for row, evidence in enumerate(EVIDENCE):
+        best, states = best_states(world, evidence)
+        assert found.log_likelihood[row].exp().item() == pytest.approx(best, rel=1e-9)
+        (state,) = np.flatnonzero((world.states == found.x[row].numpy()).all(1))
+        assert (int(state), int(found.classes[row])) in states
+    assert torch.equal(found.log_bound, found.log_likelihood)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -126,13 +126,12 @@ def test_samples_have_the_asked_shapes_and_classes() -> None:
         socratic.sample(circuit, -1)
 
 
-def test_small_chunks_and_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["all-pairs", "graph"])
+def test_small_chunks_and_many_draws(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of every kind: rows in chunks, draws in blocks, sums in parts."""
-    from socratic.inference.queries import circuit_pass
-
-    monkeypatch.setattr(circuit_pass, "_CACHE_TERMS", 64)
+    monkeypatch.setattr("socratic.inference.queries.passes._CACHE_TERMS", 64)
     monkeypatch.setattr("socratic.inference.queries.sampling.chunk_rows", lambda *_: 7)
-    world = make_world("all-pairs", seed=2)
+    world = make_world(kind, seed=2)
     drawn = socratic.conditional_sample(world.circuit, EVIDENCE.repeat(3, 0), 40, class_prior=PRIOR, chunk_size=2)
     assert not drawn.x.isnan().any()
     known = torch.as_tensor(EVIDENCE.repeat(3, 0)).unsqueeze(1).expand_as(drawn.x)

@@ -11,7 +11,7 @@ from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.inference.likelihood import LogValues, MaskedAlgebra, PlainAlgebra, Products
 from socratic.inference.queries.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
-from socratic.inference.queries.passes import Kind, LeafValue, Select
+from socratic.inference.queries.passes import Kind, LeafValue, Select, split_terms
 from socratic.inference.rows import values_per_row
 from socratic.inference.walk import walk_layers
 from socratic.numerics import (
@@ -23,8 +23,6 @@ from socratic.numerics import (
 )
 
 NOT_CHOSEN = -1
-_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
-"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
 
 
 class MaxAlgebra(PlainAlgebra):
@@ -64,10 +62,6 @@ class CircuitEngine:
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> CircuitPass:
         """Carry the values of rows (N, V) up."""
         return CircuitPass(self.circuit, self.weights, rows, kind)
-
-    def n_values(self, variable: int) -> int | None:
-        """Number of values of a discrete variable."""
-        return self.circuit.leaves.families[variable].n_values
 
     def is_deterministic(self) -> bool:
         """Whether every sum has a single child of positive weight.
@@ -145,8 +139,7 @@ class CircuitPass:
         """Select a child of each chosen sum ``nodes`` (F, D) of a layer and mark what it consists of."""
         products = Products.of(layer, *self.walked.children(layer))
         log_weights = log_or_dead(weights)
-        at_once = (_CACHE_TERMS if row.device.type == "cpu" else _DEVICE_TERMS) // layer.n_children
-        for part in (nodes != NOT_CHOSEN).nonzero().split(max(1, at_once)):
+        for part in split_terms((nodes != NOT_CHOSEN).nonzero(), layer.n_children):
             fold, draw = part.unbind(1)
             child = select(_log_terms(log_weights, products, fold, nodes[fold, draw], row[draw]))
             left, right = child, child

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.posterior import log_class_prior
 from socratic.numerics import scale_dtype
 
@@ -15,7 +16,9 @@ ClassIndex = int | Sequence[int] | Tensor | None
 ClassPrior = Sequence[float] | Tensor | None
 
 
-def log_class_weights(circuit: Circuit, n_rows: int, class_index: ClassIndex, class_prior: ClassPrior) -> Tensor:
+def log_class_weights(
+    circuit: Circuit | Graph, n_rows: int, class_index: ClassIndex, class_prior: ClassPrior
+) -> Tensor:
     """Log-weight of each class in each row: (N, C), the class prior, or 0 and minus infinity for a given class.
 
     With it every query is about a mixture of classes: ``logsumexp_c(weight_c + log p(x | c))``.

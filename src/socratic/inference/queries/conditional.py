@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.rows import check_rows
@@ -15,7 +16,7 @@ from socratic.numerics import logsumexp_or_dead
 
 
 def marginal_log_likelihood(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     *,
     class_index: ClassIndex = None,
@@ -26,7 +27,7 @@ def marginal_log_likelihood(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         Rows; NaN is marginalised exactly.
     class_index : int or (N,), optional
@@ -47,7 +48,7 @@ def marginal_log_likelihood(
 
 
 def conditional_log_likelihood(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     x: Any,
     evidence: Any,
     *,
@@ -59,7 +60,7 @@ def conditional_log_likelihood(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     x : array-like (N, V)
         The values in question; NaN where nothing is asked. What the evidence holds too must be equal, so a
         complete row may be given as it is.

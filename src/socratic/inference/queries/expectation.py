@@ -10,14 +10,17 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import Engine, engine_of
+from socratic.inference.queries.passes import engine_of
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks
 
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
     """What to expect of each variable, given the evidence. Rows with impossible evidence are NaN throughout.
+
+    A missing value in a column without leaves, which graphs may have, has no distribution: NaN, too.
 
     Attributes
     ----------
@@ -39,7 +42,7 @@ class Expectation:
 
 @torch.no_grad()
 def expectation(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     evidence: Any,
     *,
     tables: Sequence[int] = (),
@@ -51,7 +54,7 @@ def expectation(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     evidence : array-like (N, V)
         Known values; NaN where nothing is known.
     tables : sequence of int
@@ -67,7 +70,7 @@ def expectation(
     """
     engine = engine_of(circuit)
     for variable in tables:
-        _check_discrete(engine, variable, circuit.n_features)
+        _check_discrete(circuit, variable)
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
 
@@ -95,8 +98,11 @@ def expectation(
     return Expectation(mean, variance, dict(zip(tables, found, strict=True)), classes)
 
 
-def _check_discrete(engine: Engine, variable: int, n_features: int) -> None:
-    if not 0 <= variable < n_features:
-        raise ValueError(f"tables must hold variables from 0 to {n_features - 1}; got {variable!r}")
-    if engine.n_values(variable) is None:
+def _check_discrete(circuit: Circuit | Graph, variable: int) -> None:
+    if not 0 <= variable < circuit.n_features:
+        raise ValueError(f"tables must hold variables from 0 to {circuit.n_features - 1}; got {variable!r}")
+    families = circuit.column_families[variable]
+    if not families:
+        raise ValueError(f"tables must hold variables of the graph; variable {variable} has no leaves")
+    if any(family.n_values is None for family in families):
         raise ValueError(f"tables must hold discrete variables; variable {variable} has a density (see its mean)")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.queries.passes import engine_of
@@ -23,16 +24,16 @@ class Explanation:
     Attributes
     ----------
     x : Tensor (N, V)
-        Completed rows; where the evidence is impossible, what was missing stays NaN.
+        Completed rows; where the evidence is impossible, and in columns without leaves, what was missing stays NaN.
     classes : Tensor (N,)
         The class that goes with the row: the given one, or the one found; -1 where the evidence is impossible.
     log_likelihood : Tensor (N,)
         log p(x, class) of the completed row under the whole circuit, or log p(x | class) of a given class.
     log_bound : Tensor (N,)
-        No completion has a higher log-likelihood than this.
+        No completion has a higher log-likelihood than this; equal to ``log_likelihood`` if ``exact``.
     exact : bool
-        Whether the circuit is deterministic, so that no completion is more probable. Otherwise the rows are those
-        of the circuit's most probable tree (max-product), usually good but with no such guarantee.
+        Whether the circuit was found to be deterministic, so that no completion is more probable. Otherwise the
+        rows are those of the circuit's most probable tree (max-product), usually good but with no such guarantee.
     """
 
     x: Tensor
@@ -44,7 +45,7 @@ class Explanation:
 
 @torch.no_grad()
 def mpe(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     evidence: Any,
     *,
     class_index: ClassIndex = None,
@@ -58,7 +59,7 @@ def mpe(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     evidence : array-like (N, V)
         Known values; NaN is filled in.
     class_index : int or (N,), optional
@@ -71,10 +72,10 @@ def mpe(
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
     engine = engine_of(circuit)
+    exact = engine.is_deterministic()
 
     def query(start: int, stop: int) -> tuple[Tensor, ...]:
         part, log_weights = rows[start:stop], weights[start:stop]
-        bound = (engine.evaluate(part, "bound").log_roots + log_weights).amax(1)
         evaluated = engine.evaluate(part, "max")
         best, classes = (evaluated.log_roots + log_weights).max(1)
         (possible,) = (best > -torch.inf).nonzero(as_tuple=True)
@@ -87,10 +88,13 @@ def mpe(
         )
         found = log_likelihood(circuit, x, chunk_size=chunk_size) + log_weights
         likelihood = found.gather(1, classes.unsqueeze(1)).squeeze(1)
-        bound = torch.maximum(bound, likelihood)  # equal ones may have been rounded apart
+        bound = likelihood
+        if not exact:
+            anywhere = (engine.evaluate(part, "bound").log_roots + log_weights).amax(1)
+            bound = torch.maximum(anywhere, likelihood)  # equal ones may have been rounded apart
         return x, classes.masked_fill(best == -torch.inf, NO_CLASS), likelihood.to(x.dtype), bound.to(x.dtype)
 
     size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
     parts = zip(*map_chunks(query, len(rows), size), strict=True)
     x, classes, likelihood, bound = (torch.cat(values) for values in parts)
-    return Explanation(x, classes, likelihood, bound, engine.is_deterministic())
+    return Explanation(x, classes, likelihood, bound, exact)

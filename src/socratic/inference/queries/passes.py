@@ -6,12 +6,13 @@ their share among all children. Either way ends at leaves, which give the values
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.families import Family, Parameters
 
 Kind = Literal["marginal", "max", "bound"]
@@ -23,6 +24,9 @@ Select = Callable[[Tensor], Tensor]
 
 LeafValue = Callable[[Family, Parameters], Tensor]
 """A value (M,) for each of M leaves of a family, from their parameters."""
+
+_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
+"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
 
 
 class Pass(Protocol):
@@ -69,15 +73,19 @@ class Engine(Protocol):
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Pass:
         """Carry the values of checked rows (N, V) up."""
 
-    def n_values(self, variable: int) -> int | None:
-        """How many values a discrete variable has, from 0 on; None for others."""
-
     def is_deterministic(self) -> bool:
         """Whether it is certain that no complete row gives a positive value to two children of one sum."""
 
 
-def engine_of(circuit: Circuit) -> Engine:
+def engine_of(circuit: Circuit | Graph) -> Engine:
     """The engine for this kind of circuit."""
     from socratic.inference.queries.circuit_pass import CircuitEngine
+    from socratic.inference.queries.graph_pass import GraphEngine
 
-    return CircuitEngine(circuit)
+    return GraphEngine(circuit) if isinstance(circuit, Graph) else CircuitEngine(circuit)
+
+
+def split_terms(sums: Tensor, n_terms: int) -> Iterable[Tensor]:
+    """Cut a list (M, ...) of sums with ``n_terms`` each into pieces whose terms are looked at together."""
+    at_once = (_CACHE_TERMS if sums.device.type == "cpu" else _DEVICE_TERMS) // n_terms
+    return sums.split(max(1, at_once))

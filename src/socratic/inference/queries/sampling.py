@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_count
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.queries.passes import Engine, Select, engine_of
@@ -24,7 +25,8 @@ class Samples:
     Attributes
     ----------
     x : Tensor (M, V), or (N, M, V) given N rows of evidence
-        The rows; where evidence is impossible nothing is drawn, and what was missing stays NaN.
+        The rows; where evidence is impossible nothing is drawn, and what was missing stays NaN, as it
+        does in columns without leaves.
     classes : Tensor (M,) or (N, M)
         The class that each row was drawn from, -1 where evidence is impossible.
     """
@@ -35,7 +37,7 @@ class Samples:
 
 @torch.no_grad()
 def sample(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     n_samples: int = 1,
     *,
     class_index: ClassIndex = None,
@@ -46,7 +48,7 @@ def sample(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     n_samples : int
         Number of rows (M).
     class_index : int or (M,), optional
@@ -65,7 +67,7 @@ def sample(
 
 @torch.no_grad()
 def conditional_sample(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     evidence: Any,
     n_samples: int = 1,
     *,
@@ -78,7 +80,7 @@ def conditional_sample(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     evidence : array-like (N, V)
         Known values; NaN is drawn.
     n_samples : int
@@ -145,9 +147,9 @@ def select_at_random(generator: torch.Generator) -> Select:
     return select
 
 
-def _generator(circuit: Circuit, seed: int) -> torch.Generator:
+def _generator(circuit: Circuit | Graph, seed: int) -> torch.Generator:
     return torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
 
 
-def _block(circuit: Circuit, engine: Engine) -> int:
+def _block(circuit: Circuit | Graph, engine: Engine) -> int:
     return chunk_rows(circuit, engine.entries_per_draw, None)

@@ -1,0 +1,141 @@
+"""The way down through a graph, block by block."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.graph import Graph
+from socratic.inference.graph.determinism import is_deterministic
+from socratic.inference.graph.evaluation import class_values, evaluate, gather, graph_values_per_row, tile_size
+from socratic.inference.queries.passes import Kind, LeafValue, Select, split_terms
+from socratic.numerics import scale_dtype
+
+
+class GraphEngine:
+    """Queries of graphs; see :class:`~socratic.inference.queries.passes.Engine`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.log_weights = graph, graph.log_weights()
+        self.entries_per_row = graph_values_per_row(graph) + 4 * graph.n_nodes
+        self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> GraphPass:
+        """Carry the values of rows (N, V) up."""
+        return GraphPass(self.graph, self.log_weights, rows, kind)
+
+    def is_deterministic(self) -> bool:
+        """Whether the children of every sum are certain to be positive on different rows."""
+        return is_deterministic(self.graph)
+
+
+class GraphPass:
+    """A graph evaluated on rows (N, V); see :class:`~socratic.inference.queries.passes.Pass`."""
+
+    def __init__(self, graph: Graph, log_weights: Tensor, rows: Tensor, kind: Kind) -> None:
+        self.graph, self.log_weights, self.rows = graph, log_weights, rows
+        self.leaves = graph.leaves.log_density(rows)  # (L, N)
+        if kind != "marginal":
+            self.leaves += _log_density_at_modes(graph, rows.isnan())
+        if kind == "max":
+            self.values = _maximise(graph, self.leaves, log_weights)  # (M, N)
+        else:
+            with torch.enable_grad():  # whose gradients are the shares of the leaves
+                self.values = evaluate(graph, self.leaves.requires_grad_(), log_weights)
+        self.log_roots = class_values(graph, self.values.detach(), scale_dtype(rows))
+
+    def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
+        """Fill in the missing values of D draws from the leaves that ``select`` leads to."""
+        leaf, draw = self._reach(row, classes, select)[: self.graph.n_leaves].nonzero(as_tuple=True)
+        rows = self.rows[row]
+        first = 0
+        for batch in self.graph.leaves.leaf_batches():
+            here = (leaf >= first) & (leaf < first + len(batch.variables))
+            number, of_draw = leaf[here] - first, draw[here]
+            missing = rows[of_draw, batch.variables[number]].isnan()
+            number, of_draw = number[missing], of_draw[missing]
+            picked = {name: values[number, 0] for name, values in batch.parameter_values().items()}
+            rows[of_draw, batch.variables[number]] = value(batch.family, picked).to(rows.dtype)
+            first += len(batch.variables)
+        return rows
+
+    def leaf_shares(self, class_shares: Tensor) -> Tensor:
+        """Shares (L, N) of all leaves: how the classes' log-values change with a leaf's."""
+        with torch.enable_grad():
+            roots = self.values[self.graph.root_numbers]
+        (shares,) = torch.autograd.grad(roots, self.leaves, class_shares.t().to(roots.dtype), retain_graph=True)
+        return shares
+
+    def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (N, V) of all variables, NaN for those without leaves."""
+        batches = self.graph.leaves.leaf_batches()
+        variables = torch.cat([batch.variables for batch in batches])
+        means = torch.cat([batch.family.mean(batch.parameter_values()).squeeze(1) for batch in batches])
+        variances = torch.cat([batch.family.variance(batch.parameter_values()).squeeze(1) for batch in batches])
+
+        def total(of_leaf: Tensor) -> Tensor:
+            """Sum over the leaves (L, ...) of each variable."""
+            return of_leaf.new_zeros(self.graph.n_features, *of_leaf.shape[1:]).index_add(0, variables, of_leaf)
+
+        centre = total(means) / total(torch.ones_like(means))  # shares add up to 1 only nearly: large means would show
+        deviation = (means - centre[variables]).unsqueeze(1)
+        average = total(shares * deviation)  # (V, N)
+        spread = deviation - average[variables]
+        variance = total(shares * (variances.unsqueeze(1) + spread * spread))
+        absent = centre.isnan().unsqueeze(1)
+        return (average + centre.unsqueeze(1)).t(), variance.masked_fill(absent, torch.nan).t()
+
+    def table(self, shares: Tensor, variable: int) -> Tensor:
+        """Probabilities (N, Y) of a discrete variable's values: Y is that of its largest family."""
+        families = self.graph.column_families[variable]
+        table = shares.new_zeros(shares.shape[1], max(family.n_values or 0 for family in families))
+        batches = self.graph.leaves.leaf_batches()
+        of_batches = shares.split([len(batch.variables) for batch in batches])
+        for batch, of_batch in zip(batches, of_batches, strict=True):
+            (leaves,) = (batch.variables == variable).nonzero(as_tuple=True)
+            if len(leaves):
+                table[:, : batch.family.n_values] += of_batch[leaves].t() @ torch.exp(batch.log_table(leaves))
+        return table
+
+    def _reach(self, row: Tensor, classes: Tensor, select: Select) -> Tensor:
+        """Which nodes (M, D) each draw comes to: a product's children, and one child of a sum.
+
+        Whatever a product's children come to is different, so that no draw comes to a node twice.
+        """
+        graph = self.graph
+        reached = torch.zeros(graph.n_nodes, len(row), dtype=torch.bool, device=row.device)
+        reached[graph.root_numbers[classes], torch.arange(len(row), device=row.device)] = True
+        for block in reversed(graph.blocks):
+            pairs = reached[block.start : block.stop].nonzero()
+            for node, draw in (part.unbind(1) for part in split_terms(pairs, block.arity)):
+                children = graph.levels.children_of(block)[node]  # (pairs, arity)
+                if block.is_sum:
+                    weights = self.log_weights[block.edges()].view(-1, block.arity)[node]
+                    terms = self.values.detach()[children, row[draw].unsqueeze(1)] + weights
+                    children = children.gather(1, select(terms).unsqueeze(1))
+                reached[children, draw.unsqueeze(1)] = True
+        return reached
+
+
+def _maximise(graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
+    """Log-values (M, N) of all nodes with maxima in place of sums."""
+    n_rows, levels = leaves.shape[1], graph.levels
+    values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
+    values[: graph.n_leaves] = leaves
+    for block in levels.blocks:
+        for tile in block.tiles(tile_size(n_rows)):
+            terms = gather(values, levels.children_of(tile))
+            if tile.is_sum:
+                terms += log_weights[tile.edges()].view(-1, tile.arity, 1)
+            values[tile.start : tile.stop] = terms.amax(1) if tile.is_sum else terms.sum(1)
+    return values
+
+
+def _log_density_at_modes(graph: Graph, missing: Tensor) -> Tensor:
+    """Log-density (L, N) that missing variables (N, V) have at their leaves' modes, 0 for others."""
+    found = []
+    for batch in graph.leaves.leaf_batches():
+        parameters = batch.parameter_values()
+        density = batch.family.log_density(parameters, batch.family.mode(parameters).unsqueeze(-1)).squeeze(1)  # (n, 1)
+        found.append(torch.where(missing.t()[batch.variables], density, 0.0))
+    return torch.cat(found)
