@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -326,11 +327,13 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         if not isinstance(self.dropout, str):
             return check_rate("dropout", self.dropout)
         check_choice("dropout", self.dropout, ("auto",))
-        return choose_rate(
-            lambda rate: self._posterior(rows.x, rate).mean.double().cpu().numpy(),
-            rows.y.numpy(),
-            rows.weight.double().numpy(),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # rates that are too large are tried on purpose
+            return choose_rate(
+                lambda rate: self._posterior(rows.x, rate).mean.double().cpu().numpy(),
+                rows.y.numpy(),
+                rows.weight.double().numpy(),
+            )
 
     def _prior(self, rows: Rows) -> np.ndarray:
         if self.class_prior is None:
