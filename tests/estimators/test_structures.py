@@ -220,6 +220,30 @@ def test_what_is_missing_is_integrated_out(structure: str) -> None:
         model.predict(x[:3].assign(first="z"))
 
 
+@pytest.mark.parametrize("structure", ["learnspn", "chow-liu"])
+def test_tiny_and_odd_tables(structure: str, tmp_path: Path) -> None:
+    columns = {"a": list("abcd") * 10, "empty": [None] * 40, "constant": ["k"] * 40, "flag": [True, False] * 20}
+    label = np.array([0, 0, 1, 1] * 10)
+    for names in (list(columns), ["a"], ["empty"]):
+        frame = pd.DataFrame({name: columns[name] for name in names})
+        model = CircuitClassifier(structure=structure, random_state=0).fit(frame, label)
+        assert model.score(frame, label) == (0.5 if names == ["empty"] else 1.0)
+        assert np.isfinite(model.uncertainty(frame).log_likelihood).all()
+        model.save(tmp_path / "model")
+        assert np.array_equal(load_classifier(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
+
+
+def test_deep_trees_pickle_and_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    rng = np.random.default_rng(0)
+    chain = np.cumsum(rng.random((40, 550)) < 0.05, axis=1) % 2 == 1
+    frame = pd.DataFrame(chain, columns=[f"c{place}" for place in range(550)])
+    model = CircuitClassifier(structure="chow-liu", calibration_fraction=0.0, random_state=0)
+    model.fit(frame, chain[:, 275])
+    assert not recwarn
+    copy = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.predict_proba(frame), model.predict_proba(frame))
+
+
 def test_log_densities_of_learned_structures_are_in_the_units_of_the_data() -> None:
     x, y = load_iris(return_X_y=True)
     one = CircuitClassifier(structure="learnspn", random_state=0).fit(x, y)
