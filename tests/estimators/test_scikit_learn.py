@@ -21,7 +21,12 @@ QUICK = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 
 
 @parametrize_with_checks(
-    [CircuitClassifier(n_epochs=5), CircuitOutlierDetector(n_epochs=5), CircuitDensity(n_epochs=5)]
+    [
+        CircuitClassifier(n_epochs=5),
+        CircuitClassifier(structure="learnspn"),
+        CircuitOutlierDetector(n_epochs=5),
+        CircuitDensity(n_epochs=5),
+    ]
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from socratic.cli.failures import UserError, library_errors
-from socratic.cli.parsing import check_share, check_writable, parse_dropout, parse_leaves
+from socratic.cli.parsing import (
+    check_share,
+    check_writable,
+    parse_dropout,
+    parse_image_shape,
+    parse_leaves,
+    parse_structure,
+)
 
 if TYPE_CHECKING:
     from socratic.estimators import CircuitClassifier
@@ -34,6 +41,18 @@ def fit(
     drop_missing_target: Annotated[
         bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
     ] = False,
+    structure: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Where the circuit comes from: random trees (also auto), spatial for images, or learned from the "
+            "table: learnspn, chow-liu.",
+        ),
+    ] = "auto",
+    image_shape: Annotated[
+        str | None,
+        typer.Option(metavar="HxW[xC]", help="Shape of the images for --structure spatial; by default a square."),
+    ] = None,
     dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
     rejection_rate: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of familiar rows to reject, at most.")
@@ -56,6 +75,8 @@ def fit(
     missing values, which the model takes as they are.
     """
     leaves = parse_leaves(leaf or [])
+    parse_structure(structure, epochs=epochs, checkpoint=checkpoint)
+    shape = parse_image_shape(image_shape)
     rate, share = parse_dropout(dropout), check_share("--rejection-rate", rejection_rate)
     check_writable(output, train)
     if checkpoint is not None:
@@ -76,6 +97,8 @@ def fit(
     model = _train(
         table,
         quiet=quiet,
+        structure=structure,
+        image_shape=shape,
         leaf=leaves or None,
         dropout=rate,
         rejection_rate=share,
@@ -144,7 +167,7 @@ def _show_columns(table: Any, leaves: dict[str, str] | None) -> None:
 
 def _summarise(model: CircuitClassifier, table: Any, path: Path) -> None:
     from socratic.cli.console import output
-    from socratic.cli.info import describe_calibration, facts
+    from socratic.cli.info import describe_calibration, describe_training, facts
 
     rows = f"{len(table.labels):,}"
     if table.n_dropped:
@@ -152,7 +175,7 @@ def _summarise(model: CircuitClassifier, table: Any, path: Path) -> None:
     lines = {
         "rows": rows,
         "classes": f"{len(model.classes_)}",
-        "epochs": f"{model.n_iter_} (best: {model.history_.best + 1})",
+        "epochs": describe_training(model),
         "dropout": f"{model.dropout_:g}",
         "calibration": describe_calibration(model),
         "written": str(path),

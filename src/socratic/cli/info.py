@@ -80,6 +80,13 @@ def describe_calibration(model: CircuitClassifier) -> str:
     return f"{size} training rows (too few to hold some out)"
 
 
+def describe_training(model: CircuitClassifier) -> str:
+    """How long the circuit was trained, if it was."""
+    if not model.history_.epochs:
+        return "none: structure and parameters are learned from the table"
+    return f"{model.n_iter_} (best: {model.history_.best + 1})"
+
+
 def calibration_size(model: CircuitClassifier) -> int:
     """How many distinct rows the p-values compare with."""
     return len(model.detector_.calibration.scores)
@@ -89,18 +96,25 @@ def _describe(model: CircuitClassifier, path: Path) -> dict[str, str]:
     classes = [str(label) for label in model.classes_]
     shown = ", ".join(classes[:SHOWN_CLASSES]) + (", ..." if len(classes) > SHOWN_CLASSES else "")
     kinds = Counter(column.kind for column in model.table_.columns)
-    n_parameters = sum(parameter.numel() for parameter in model.circuit_.parameters())
     return {
         "file": f"{path} ({path.stat().st_size / 1e6:.1f} MB)",
         "classes": f"{len(classes)}: {shown}",
         "columns": f"{len(model.table_.columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common()),
-        "parameters": f"{n_parameters:,}",
-        "epochs": f"{model.n_iter_} (best: {model.history_.best + 1})",
+        "structure": _describe_structure(model),
+        "parameters": f"{model.circuit_.n_parameters:,}",
+        "epochs": describe_training(model),
         "dropout": f"{model.dropout_:g}",
         "detector": model.detector,
         "rejection rate": f"{model.rejection_rate:g}",
         "calibration": describe_calibration(model),
     }
+
+
+def _describe_structure(model: CircuitClassifier) -> str:
+    name = "random" if model.structure == "auto" else model.structure
+    # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
+    n_nodes = getattr(model.circuit_, "n_nodes", None)
+    return name if n_nodes is None else f"{name} ({n_nodes:,} nodes)"
 
 
 def _short(text: str, width: int = 40) -> str:

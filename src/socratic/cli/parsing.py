@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,10 @@ from socratic.cli.failures import UserError, close_names
 # The class above UsageError: typer brings its own copy of click in some versions and shares it in others.
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
+# Written out here: the modules that define them take seconds to import.
 FAMILIES = ("gaussian", "bernoulli", "categorical", "binomial")
+STRUCTURES = ("auto", "random", "spatial", "learnspn", "chow-liu")
+LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 
 
 class ManyValues(TyperCommand):
@@ -55,6 +59,27 @@ def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
             raise UserError(f"--leaf {name}: the families are {', '.join(FAMILIES)}; got {family!r}{hint}")
         leaves[name] = family
     return leaves
+
+
+def parse_structure(value: str, **training: Any) -> str:
+    """The name of a structure; raises if it is learned and one of the options ``training`` was given all the same."""
+    if value not in STRUCTURES:
+        guess = close_names(value, STRUCTURES)
+        hint = f"; did you mean {guess[0]!r}?" if guess else ""
+        raise UserError(f"--structure must be one of {', '.join(STRUCTURES)}; got {value!r}{hint}")
+    for option, given in training.items():
+        if value in LEARNED_STRUCTURES and given is not None:
+            raise UserError(f"--{option} is for circuits that are trained; --structure {value} learns in one go")
+    return value
+
+
+def parse_image_shape(value: str | None) -> tuple[int, ...] | None:
+    """Height, width and, if given, channels from ``28x28`` or ``32x32x3``."""
+    if value is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", value):
+        raise UserError(f"--image-shape takes HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, such as 28x28; got {value!r}")
+    return tuple(int(side) for side in value.split("x"))
 
 
 def parse_dropout(value: str) -> float | str:

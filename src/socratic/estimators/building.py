@@ -1,4 +1,4 @@
-"""What the estimators share: sizes by data, devices, threads, progress, and circuits from settings."""
+"""What the estimators share: circuits from settings, sizes by data, devices, threads and progress."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 
-from socratic.circuit.build import rat_spn
+from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
-from socratic.errors import check_count
+from socratic.circuit.graph import Graph
+from socratic.errors import check_choice, check_count
+from socratic.estimators.learned import LEARNED, check_whole_weights, learn_graph
+from socratic.estimators.tables import Table
 from socratic.families import Family
-from socratic.learning.settings import Epoch
+from socratic.learning.initialise import initialise_leaves
+from socratic.learning.settings import Epoch, History, Rows
 
+STRUCTURES = ("auto", "random", "spatial", *LEARNED)
+"""The structures of estimators; "auto" is "random"."""
 _STEPS = 600
 """Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
@@ -56,8 +63,103 @@ def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
     )
 
 
-def build_circuit(sizes: Sizes, families: Sequence[Family], n_classes: int, seed: int) -> Circuit:
-    """A random circuit of these sizes."""
+class Trainer(Protocol):
+    """How an estimator trains a circuit on rows that are on its device."""
+
+    def __call__(
+        self,
+        circuit: Circuit,
+        train: Rows,
+        validation: Rows | None,
+        sizes: Sizes,
+        progress: Callable[[Epoch], None] | None,
+    ) -> History:
+        """Train ``circuit`` in place."""
+
+
+def fit_circuit(
+    settings: Any,
+    table: Table,
+    n_classes: int,
+    train: Rows,
+    validation: Rows | None,
+    trainer: Trainer,
+    seed: int,
+) -> tuple[Circuit | Graph, History]:
+    """A circuit as the attributes of ``settings``, an estimator, say: built and trained, or learned from the rows.
+
+    A learned circuit has an empty history.
+    """
+    device = choose_device(settings.device)
+    if settings.structure in LEARNED:
+        graph = learn_graph(settings.structure, table, train, seed)
+        return graph.to(device, torch.float32 if device.type == "mps" else torch.float64), History((), 0)
+    sizes = choose_sizes(
+        len(train),
+        len(table.columns),
+        n_sums=settings.n_sums,
+        depth=settings.depth,
+        n_repetitions=settings.n_repetitions,
+        n_epochs=settings.n_epochs,
+        batch_size=settings.batch_size,
+    )
+    shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure == "spatial" else None
+    circuit = build_circuit(sizes, table.families, n_classes, seed, shape)
+    initialise_leaves(circuit, train.x, seed)
+    circuit.to(device)
+    with progress_bar(settings.verbose, sizes.n_epochs, "training") as progress:
+        held_out = None if validation is None else validation.to(device)
+        history = trainer(circuit, train.to(device), held_out, sizes, progress)
+    full_precision(circuit)
+    return circuit, history
+
+
+def check_structure(structure: str, weight: np.ndarray) -> None:
+    """Raise unless there is such a structure and it takes these weights (N,) of rows."""
+    check_choice("structure", structure, STRUCTURES)
+    if structure in LEARNED:
+        check_whole_weights(structure, weight)
+
+
+def image_shape(shape: Sequence[int] | None, n_features: int) -> tuple[int, int, int]:
+    """Height, width and channels of images of so many values; without ``shape`` they are square and grey."""
+    if shape is None:
+        side = math.isqrt(n_features)
+        if side * side != n_features:
+            raise ValueError(
+                f"structure='spatial' needs image_shape=(height, width) or (height, width, channels): {n_features} "
+                "columns are no square image"
+            )
+        return side, side, 1
+    if isinstance(shape, str) or not isinstance(shape, Sequence) or len(shape) not in (2, 3):
+        raise ValueError(f"image_shape must be (height, width) or (height, width, channels); got {shape!r}")
+    names = ("the height in image_shape", "the width in image_shape", "the channels in image_shape")
+    height, width, channels = (check_count(*pair) for pair in zip(names, (*shape, 1)[:3], strict=True))
+    if height * width * channels != n_features:
+        raise ValueError(
+            f"image_shape {tuple(shape)} has {height * width * channels} values, and the table {n_features} columns"
+        )
+    return height, width, channels
+
+
+def build_circuit(
+    sizes: Sizes, families: Sequence[Family], n_classes: int, seed: int, shape: tuple[int, int, int] | None = None
+) -> Circuit:
+    """A circuit of these sizes: spatial for images of a ``shape``, otherwise random."""
+    if shape is not None:
+        height, width, channels = shape
+        return spatial_spn(
+            height,
+            width,
+            n_classes,
+            n_channels=channels,
+            n_sums=sizes.n_sums,
+            n_leaves=sizes.n_sums,
+            depth=sizes.depth,
+            n_repetitions=sizes.n_repetitions,
+            leaf=list(families),
+            seed=seed,
+        )
     return rat_spn(
         len(families),
         n_classes,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,23 +16,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor
 
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
-from socratic.estimators.building import (
-    build_circuit,
-    choose_device,
-    choose_sizes,
-    full_precision,
-    progress_bar,
-    threads,
-)
+from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
 from socratic.estimators.encoding import check_columns, encode_rows
 from socratic.estimators.generative import LabelledGenerativeMixin
+from socratic.estimators.learned import LEARNED
+from socratic.estimators.posterior import POSTERIORS, circuit_posterior
 from socratic.estimators.preparation import Split, prepare, split_rows
-from socratic.inference.moments import tdi
-from socratic.inference.posterior import class_shares
+from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.gradient import fit_gradient
-from socratic.learning.initialise import initialise_leaves
-from socratic.learning.settings import Rows, TrainingSettings
+from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 from socratic.uncertainty.detector import DETECTORS, fit_detector
 from socratic.uncertainty.rates import choose_rate
 from socratic.uncertainty.synthetic import synthetic_shifts
@@ -68,6 +64,12 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
 
     Parameters
     ----------
+    structure : {"auto", "random", "spatial", "learnspn", "chow-liu"}
+        Where the circuit comes from: random trees (also "auto"), trees over the pixels of images, LearnSPN, or
+        Chow-Liu trees of discrete columns. The last two come with their parameters: what sizes or trains a circuit
+        does not apply to them.
+    image_shape : (height, width) or (height, width, channels), optional
+        Of the rows, for "spatial"; columns are numbered channel by channel. By default a square.
     n_sums, depth, n_repetitions : int or "auto"
         Size of the circuit: sums per region, random splits, random trees. By default chosen by the size of the data.
     leaf : mapping of column name to family, optional
@@ -89,6 +91,9 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         Dropout rate of the uncertainty. "auto" takes the largest of some rates whose mean posterior has a log-loss on
         held-out rows within one standard error of the best rate's.
     masks : {"edge", "unit"}
+    posterior : {"expansion", "log-moments", "monte-carlo"}
+        How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "log-moments" is closer to the truth
+        and slower, and no better at telling strange rows apart.
     class_prior : array (C,), "uniform" or None
         Class probabilities, in the order of ``classes_``; None takes the frequencies of the training rows.
     detector : {"combined", "log_likelihood", "entropy"}
@@ -111,6 +116,8 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
     def __init__(
         self,
         *,
+        structure: str = "auto",
+        image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
@@ -126,6 +133,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         calibration_fraction: float = 0.2,
         dropout: float | str = "auto",
         masks: str = "edge",
+        posterior: str = "expansion",
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
         rejection_rate: float = 0.05,
@@ -136,6 +144,8 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         random_state: Any = None,
         device: str = "auto",
     ) -> None:
+        self.structure = structure
+        self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
@@ -151,6 +161,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         self.calibration_fraction = calibration_fraction
         self.dropout = dropout
         self.masks = masks
+        self.posterior = posterior
         self.class_prior = class_prior
         self.detector = detector
         self.rejection_rate = rejection_rate
@@ -174,6 +185,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
             A row of weight 2 counts as two rows, one of weight 0 as none.
         """
         check_choice("detector", self.detector, DETECTORS)
+        check_choice("posterior", self.posterior, POSTERIORS)
         rate = check_rate("rejection_rate", self.rejection_rate)
         raw = check_columns(self, X, reset=True)
         y = column_or_1d(y, warn=True)
@@ -189,6 +201,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         codes_of[weight > 0] = labels
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, codes_of, weight, self.leaf)
+        check_structure(self.structure, prepared.weight)
         split = self._split(prepared.labels, rng)
         self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
@@ -199,7 +212,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Class probabilities p(class | x): (N, C)."""
         values = self._log_joint(self._encoded(X))
-        return class_shares(values, self._log_prior()).double().cpu().numpy()
+        return class_shares(values, self._log_prior(self.circuit_)).double().cpu().numpy()
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The most probable class of each row: (N,)."""
@@ -246,50 +259,48 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         fraction = self.validation_fraction
         if isinstance(fraction, str):
             check_choice("validation_fraction", fraction, ("auto",))
-            fraction = 0.1 if len(labels) >= 2000 else 0.0
+            fraction = 0.1 if len(labels) >= 2000 and self.structure not in LEARNED else 0.0
         for name, value in (("validation_fraction", fraction), ("calibration_fraction", self.calibration_fraction)):
             check_rate(name, value)
         return split_rows(labels, float(fraction), float(self.calibration_fraction), rng)
 
     def _train(self, rows: Rows, split: Split, seed: int) -> None:
         train = rows.take(torch.as_tensor(split.train))
-        sizes = choose_sizes(
-            len(train),
-            rows.x.shape[1],
-            n_sums=self.n_sums,
-            depth=self.depth,
-            n_repetitions=self.n_repetitions,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-        )
-        device = choose_device(self.device)
+        validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
         self.class_prior_ = self._prior(train)
-        self.circuit_ = build_circuit(sizes, self.table_.families, len(self.classes_), seed)
-        initialise_leaves(self.circuit_, train.x, seed)
-        self.circuit_.to(device)
-        settings = TrainingSettings(
-            n_epochs=sizes.n_epochs,
-            batch_size=sizes.batch_size,
-            learning_rate=self.learning_rate,
-            cross_entropy_weight=self.cross_entropy_weight,
-            dropout=self.training_dropout,
-            leaf_dropout=self.leaf_dropout,
-            patience=self.early_stopping if len(split.validation) else None,
-            seed=seed,
-        )
-        validation = rows.take(torch.as_tensor(split.validation)).to(device) if len(split.validation) else None
-        with progress_bar(self.verbose, sizes.n_epochs, "training") as progress:
-            self.history_ = fit_gradient(
-                self.circuit_,
-                train.to(device),
+
+        def trainer(
+            circuit: Circuit,
+            train: Rows,
+            validation: Rows | None,
+            sizes: Sizes,
+            progress: Callable[[Epoch], None] | None,
+        ) -> History:
+            settings = TrainingSettings(
+                n_epochs=sizes.n_epochs,
+                batch_size=sizes.batch_size,
+                learning_rate=self.learning_rate,
+                cross_entropy_weight=self.cross_entropy_weight,
+                dropout=self.training_dropout,
+                leaf_dropout=self.leaf_dropout,
+                patience=None if validation is None else self.early_stopping,
+                seed=seed,
+            )
+            checkpoint = None if self.checkpoint is None else Path(self.checkpoint)
+            return fit_gradient(
+                circuit,
+                train,
                 settings,
-                self._log_prior(),
+                self._log_prior(circuit),
                 validation=validation,
-                checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+                checkpoint=checkpoint,
                 progress=progress,
             )
+
+        self.circuit_, self.history_ = fit_circuit(
+            self, self.table_, len(self.classes_), train, validation, trainer, seed
+        )
         self.n_iter_ = len(self.history_.epochs)
-        full_precision(self.circuit_)
 
     def _calibrate(self, rows: Rows, split: Split, rng: np.random.Generator, rate: float) -> None:
         """Choose the dropout rate on held-out rows and fit the detector; with too few rows, on the training rows."""
@@ -316,11 +327,13 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         if not isinstance(self.dropout, str):
             return check_rate("dropout", self.dropout)
         check_choice("dropout", self.dropout, ("auto",))
-        return choose_rate(
-            lambda rate: self._posterior(rows.x, rate).mean.double().cpu().numpy(),
-            rows.y.numpy(),
-            rows.weight.double().numpy(),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # rates that are too large are tried on purpose
+            return choose_rate(
+                lambda rate: self._posterior(rows.x, rate).mean.double().cpu().numpy(),
+                rows.y.numpy(),
+                rows.weight.double().numpy(),
+            )
 
     def _prior(self, rows: Rows) -> np.ndarray:
         if self.class_prior is None:
@@ -337,8 +350,8 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
             )
         return prior
 
-    def _log_prior(self) -> Tensor:
-        return torch.as_tensor(np.log(self.class_prior_), dtype=self.circuit_.dtype, device=self.circuit_.device)
+    def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
+        return torch.as_tensor(np.log(self.class_prior_), dtype=circuit.dtype, device=circuit.device)
 
     def _encoded(self, X: Any) -> Tensor:  # noqa: N803
         check_is_fitted(self)
@@ -346,19 +359,16 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
 
     @torch.no_grad()
     def _log_joint(self, x: Tensor) -> Tensor:
-        return self.circuit_.log_likelihood(x) + self._log_prior()
+        return self.circuit_.log_likelihood(x) + self._log_prior(self.circuit_)
 
     def _density(self, x: Tensor) -> np.ndarray:
         values = torch.logsumexp(self._log_joint(x), 1).double().cpu().numpy()
         observed = ~np.isnan(x.double().cpu().numpy())
         return values - observed @ self.table_.log_scale
 
-    @torch.no_grad()
-    def _posterior(self, x: Any, dropout: float) -> Any:
-        # Without inner sums only the class roots have something to drop.
-        shallow = not self.circuit_.inner_layers()
-        moments = tdi(self.circuit_, x, dropout=dropout, masks=self.masks, root_dropout=shallow)  # type: ignore[arg-type]
-        return moments.posterior(self.class_prior_.tolist())
+    def _posterior(self, x: Tensor, dropout: float) -> Posterior:
+        prior = self.class_prior_.tolist()
+        return circuit_posterior(self.posterior, self.circuit_, x, dropout=dropout, masks=self.masks, class_prior=prior)
 
     def _scores(self, x: Any) -> dict[str, np.ndarray]:
         """Scores of encoded rows, each higher for more unusual rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice
-from socratic.estimators.building import (
-    build_circuit,
-    choose_device,
-    choose_sizes,
-    full_precision,
-    progress_bar,
-    threads,
-)
+from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
 from socratic.estimators.encoding import check_columns, encode_rows
 from socratic.estimators.generative import GenerativeMixin
-from socratic.estimators.preparation import prepare, split_rows
+from socratic.estimators.learned import LEARNED
+from socratic.estimators.preparation import Prepared, Split, prepare, split_rows
 from socratic.estimators.tables import Table
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
-from socratic.learning.initialise import initialise_leaves
-from socratic.learning.settings import History, Rows, TrainingSettings
+from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 
 OPTIMISERS = ("em", "adam")
 
@@ -39,6 +33,11 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
 
     Parameters
     ----------
+    structure : {"auto", "random", "spatial", "learnspn", "chow-liu"}
+        Where the circuit comes from, as in :class:`~socratic.estimators.classifier.CircuitClassifier`. Learned
+        structures ("learnspn", "chow-liu") are not trained: sizes, optimiser and validation do not apply.
+    image_shape : (height, width) or (height, width, channels), optional
+        Of the rows, for "spatial".
     n_sums, depth, n_repetitions : int or "auto"
         Size of the circuit, by default chosen by the size of the data.
     leaf : mapping of column name to family, optional
@@ -61,6 +60,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        structure: str = "auto",
+        image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
@@ -76,6 +77,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         random_state: Any = None,
         device: str = "auto",
     ) -> None:
+        self.structure = structure
+        self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
@@ -97,7 +100,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
-        split = split_rows(prepared.labels, float(self.validation_fraction), 0.0, rng)
+        split = split_density(self, prepared, 0.0, rng)
         self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
             validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
@@ -133,31 +136,28 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         return tags
 
 
+def split_density(settings: Any, prepared: Prepared, calibration_fraction: float, rng: np.random.Generator) -> Split:
+    """Hold rows out as the attributes of ``settings`` say, none to stop on if nothing is trained."""
+    check_structure(settings.structure, prepared.weight)
+    fraction = 0.0 if settings.structure in LEARNED else float(settings.validation_fraction)
+    return split_rows(prepared.labels, fraction, calibration_fraction, rng)
+
+
 def fit_density(
     settings: Any, table: Table, train: Rows, validation: Rows | None, seed: int
-) -> tuple[Circuit, History]:
-    """Train a circuit of one class as the attributes of ``settings`` say (a density's or outlier detector's)."""
+) -> tuple[Circuit | Graph, History]:
+    """A circuit of one class as the attributes of ``settings`` say (a density's or outlier detector's)."""
     check_choice("optimiser", settings.optimiser, OPTIMISERS)
-    sizes = choose_sizes(
-        len(train),
-        train.x.shape[1],
-        n_sums=settings.n_sums,
-        depth=settings.depth,
-        n_repetitions=settings.n_repetitions,
-        n_epochs=settings.n_epochs,
-        batch_size=settings.batch_size,
-    )
-    device = choose_device(settings.device)
-    circuit = build_circuit(sizes, table.families, 1, seed)
-    initialise_leaves(circuit, train.x, seed)
-    circuit.to(device)
-    train = train.to(device)
-    validation = None if validation is None else validation.to(device)
-    with progress_bar(settings.verbose, sizes.n_epochs, "training") as progress:
+
+    def trainer(
+        circuit: Circuit,
+        train: Rows,
+        validation: Rows | None,
+        sizes: Sizes,
+        progress: Callable[[Epoch], None] | None,
+    ) -> History:
         if settings.optimiser == "em":
-            history = fit_em(circuit, train, n_epochs=sizes.n_epochs, validation=validation, progress=progress)
-            full_precision(circuit)
-            return circuit, history
+            return fit_em(circuit, train, n_epochs=sizes.n_epochs, validation=validation, progress=progress)
         training = TrainingSettings(
             n_epochs=sizes.n_epochs,
             batch_size=sizes.batch_size,
@@ -166,21 +166,21 @@ def fit_density(
             patience=None if validation is None else 15,
             seed=seed,
         )
-        history = fit_gradient(
+        return fit_gradient(
             circuit,
             train,
             training,
-            torch.zeros(1, device=device),
+            torch.zeros(1, device=circuit.device),
             validation=validation,
             checkpoint=None if settings.checkpoint is None else Path(settings.checkpoint),
             progress=progress,
         )
-    full_precision(circuit)
-    return circuit, history
+
+    return fit_circuit(settings, table, 1, train, validation, trainer, seed)
 
 
 @torch.no_grad()
-def log_density(circuit: Circuit, table: Table, x: torch.Tensor) -> np.ndarray:
+def log_density(circuit: Circuit | Graph, table: Table, x: torch.Tensor) -> np.ndarray:
     """log p(x) in the units of the data, of encoded rows and a circuit of one class."""
     values = circuit.log_likelihood(x).squeeze(1).double().cpu().numpy()
     observed = ~np.isnan(x.double().cpu().numpy())

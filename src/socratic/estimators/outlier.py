@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from socratic.errors import check_rate
 from socratic.estimators.building import threads
-from socratic.estimators.density import fit_density, log_density
+from socratic.estimators.density import fit_density, log_density, split_density
 from socratic.estimators.encoding import check_columns, encode_rows
-from socratic.estimators.preparation import prepare, split_rows
+from socratic.estimators.preparation import prepare
 from socratic.uncertainty.conformal import Conformal
 
 
@@ -29,6 +29,8 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         Share of familiar rows that ``predict`` calls outliers, at most.
     calibration_fraction : float
         Share of rows held out to calibrate that.
+    structure, image_shape
+        See :class:`~socratic.estimators.density.CircuitDensity`.
     n_sums, depth, n_repetitions, leaf, optimiser, n_epochs, batch_size, learning_rate, validation_fraction
         See :class:`~socratic.estimators.density.CircuitDensity`.
     checkpoint, verbose, n_jobs, random_state, device
@@ -40,6 +42,8 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         *,
         rejection_rate: float = 0.05,
         calibration_fraction: float = 0.2,
+        structure: str = "auto",
+        image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
@@ -57,6 +61,8 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
     ) -> None:
         self.rejection_rate = rejection_rate
         self.calibration_fraction = calibration_fraction
+        self.structure = structure
+        self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
@@ -79,7 +85,7 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
-        split = split_rows(prepared.labels, float(self.validation_fraction), float(self.calibration_fraction), rng)
+        split = split_density(self, prepared, float(self.calibration_fraction), rng)
         self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):
             held = np.sort(np.concatenate([split.reference, split.calibration]))  # one score needs no reference

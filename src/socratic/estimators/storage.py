@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from socratic.circuit.storage import read_tensors, restore_circuit, write_tensors
+from socratic.circuit.graph import Graph
+from socratic.circuit.graph_parts import graph_parts
+from socratic.circuit.storage import read_tensors, restore_circuit, restore_graph, write_tensors
 from socratic.errors import ModelFileError
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.tables import Table
@@ -24,11 +26,14 @@ _FITTED = ("dropout_", "rejection_rate_", "calibrated_", "n_iter_", "n_features_
 def save_classifier(model: CircuitClassifier, path: str | Path) -> None:
     """Write a fitted classifier to ``path``, completely or not at all."""
     arrays, detector = model.detector_.to_state()
-    tensors = {f"circuit/{name}": tensor for name, tensor in model.circuit_.state_dict().items()}
+    circuit = model.circuit_
+    is_graph = isinstance(circuit, Graph)
+    parts, structure = graph_parts(circuit) if is_graph else (circuit.state_dict(), circuit.to_config())
+    tensors = {f"circuit/{name}": tensor for name, tensor in parts.items()}
     tensors |= {f"detector/{name}": torch.as_tensor(np.asarray(array)) for name, array in arrays.items()}
     tensors["class_prior"] = torch.as_tensor(model.class_prior_)
     config: dict[str, Any] = {
-        "circuit": model.circuit_.to_config(),
+        "graph" if is_graph else "circuit": structure,
         "table": model.table_.to_list(),
         "detector": detector,
         "classes": model.classes_.tolist(),
@@ -57,7 +62,8 @@ def load_classifier(path: str | Path, *, device: str = "cpu") -> CircuitClassifi
 
     try:
         model = CircuitClassifier(**config["parameters"])
-        model.circuit_ = restore_circuit(source, config["circuit"], under("circuit/")).to(device)
+        restore, part = (restore_graph, "graph") if "graph" in config else (restore_circuit, "circuit")
+        model.circuit_ = restore(source, config[part], under("circuit/")).to(device)
         model.table_ = Table.from_list(config["table"])
         model.detector_ = Detector.from_state(
             {name: tensor.numpy() for name, tensor in under("detector/").items()}, config["detector"]

@@ -1,0 +1,51 @@
+"""Circuits whose structure is learned from a table, one part for each class."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from socratic.circuit.graph import Graph
+from socratic.estimators.tables import Table
+from socratic.learning.settings import Rows
+from socratic.learning.structure import chow_liu_tree, learn_class_spns
+
+LEARNED = ("learnspn", "chow-liu")
+"""Structures that come with their parameters: nothing is left to train."""
+
+_CHOW_LIU_KINDS = ("bernoulli", "categorical")
+_SHOWN_COLUMNS = 5
+
+
+def learn_graph(structure: str, table: Table, train: Rows, seed: int) -> Graph:
+    """Learn a circuit with a root for each class from rows of whole-number weights, in float64."""
+    if structure == "chow-liu":
+        _check_discrete(table)
+    copies = train.weight.numpy().round().astype(np.int64)
+    x, y = np.repeat(train.x.double().numpy(), copies, axis=0), np.repeat(train.y.numpy(), copies)
+    if structure == "learnspn":
+        roots = learn_class_spns(x, y, table.families, seed=seed)
+    else:
+        roots = tuple(chow_liu_tree(x[y == label], table.families) for label in range(int(y.max()) + 1))
+    return Graph(roots, len(table.columns), dtype=torch.float64)
+
+
+def check_whole_weights(structure: str, weight: np.ndarray) -> None:
+    """Raise unless all weights (N,) are whole numbers: structures are learned from rows, some of them repeated."""
+    wrong = weight != np.round(weight)
+    if wrong.any():
+        raise ValueError(
+            f"structure={structure!r} takes whole numbers as sample_weight: a row of weight 2 counts as two rows; got "
+            f"{weight[wrong][0]:g} (round the weights, or use structure='random')"
+        )
+
+
+def _check_discrete(table: Table) -> None:
+    wrong = [f"{column.name!r} ({column.kind})" for column in table.columns if column.kind not in _CHOW_LIU_KINDS]
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN_COLUMNS} more" if len(wrong) > _SHOWN_COLUMNS else ""
+        raise ValueError(
+            f"structure='chow-liu' takes bernoulli and categorical columns; got {', '.join(wrong[:_SHOWN_COLUMNS])}"
+            f"{more}: name discrete numbers by leaf={{column: 'categorical'}}, cut others into bins (scikit-learn's "
+            "KBinsDiscretizer), or use structure='learnspn'"
+        )

@@ -1,0 +1,43 @@
+"""Which of the ways to the posterior under dropout an estimator takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
+from socratic.inference.moments import tdi
+from socratic.inference.posterior import Posterior
+from socratic.inference.posterior_methods import dropout_posterior
+
+POSTERIORS = ("expansion", "log-moments", "monte-carlo")
+
+
+@torch.no_grad()
+def circuit_posterior(
+    name: str, circuit: Circuit | Graph, x: Tensor, *, dropout: float, masks: Any, class_prior: Sequence[float]
+) -> Posterior:
+    """The class posterior over dropout masks, by one of ``POSTERIORS``.
+
+    Sampled masks take the place of log-moments for rows on which these are not accurate, and for graphs; they also take
+    the place of the expansion for graphs whose exact moments would cost too much.
+    """
+    # Without inner sums only the class roots have something to drop; in a learned graph they are sums like all others.
+    root_dropout = isinstance(circuit, Graph) or not circuit.inner_layers()
+    if name == "expansion":
+        moments = tdi(circuit, x, dropout=dropout, masks=masks, root_dropout=root_dropout)
+        if moments.method != "bounds":
+            return moments.posterior(class_prior)
+    return dropout_posterior(
+        circuit,
+        x,
+        dropout=dropout,
+        masks=masks,
+        method="monte-carlo" if name == "monte-carlo" else "auto",
+        class_prior=class_prior,
+        root_dropout=root_dropout,
+    )
