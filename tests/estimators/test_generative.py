@@ -163,3 +163,23 @@ def test_queries_survive_pickles_and_need_a_fit(density: CircuitDensity) -> None
     for query in (lambda m: m.impute(table), lambda m: m.conditional(table, [0]), lambda m: m.sample(1)):
         with pytest.raises(Exception, match="not fitted"):
             query(clone(density))
+
+
+@pytest.mark.parametrize("structure", ["learnspn", "chow-liu"])
+def test_learned_structures_answer_the_same_queries(structure: str) -> None:
+    """Three columns that repeat one value, half of the time: what is missing is known from the others."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 3, 600)
+    noisy = [np.where(rng.random(600) < 0.1, rng.integers(0, 3, 600), values) for _ in range(3)]
+    table = pd.DataFrame({name: np.array(list("xyz"))[column] for name, column in zip("abc", noisy, strict=True)})
+    model = socratic.CircuitDensity(structure=structure, random_state=0).fit(table)
+    holes = table.copy()
+    holes.loc[::2, "b"] = None
+    for method in ("mean", "mpe"):
+        filled = model.impute(holes, method=method)
+        assert (filled["b"][::2] == table["a"][::2]).mean() > 0.85
+        assert (filled[["a", "c"]] == table[["a", "c"]]).all(axis=None)
+    drawn = model.sample(2000, random_state=0)
+    assert (drawn["a"] == drawn["b"]).mean() > 0.7
+    both = model.score_samples(table) - model.score_samples(table[["a", "b", "c"]].assign(b=None, c=None))
+    np.testing.assert_allclose(model.conditional(table, ["a"]), both, atol=1e-9)

@@ -10,6 +10,8 @@ import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
 from socratic.estimators.encoding import check_columns, encode_rows
 from socratic.estimators.tables import Table
@@ -21,7 +23,7 @@ IMPUTE_METHODS = ("mean", "sample", "mpe")
 class GenerativeMixin:
     """Queries of a fitted estimator with a ``circuit_`` and a ``table_``; ``class_prior_``, if any, mixes classes."""
 
-    circuit_: Any  # a Circuit or a Graph
+    circuit_: Circuit | Graph
     table_: Table
 
     @torch.no_grad()
