@@ -172,7 +172,7 @@ def test_learned_structures_answer_the_same_queries(structure: str) -> None:
     values = rng.integers(0, 3, 600)
     noisy = [np.where(rng.random(600) < 0.1, rng.integers(0, 3, 600), values) for _ in range(3)]
     table = pd.DataFrame({name: np.array(list("xyz"))[column] for name, column in zip("abc", noisy, strict=True)})
-    model = socratic.CircuitDensity(structure=structure, random_state=0).fit(table)
+    model = CircuitDensity(structure=structure, random_state=0).fit(table)
     holes = table.copy()
     holes.loc[::2, "b"] = None
     for method in ("mean", "mpe"):

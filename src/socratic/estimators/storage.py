@@ -27,13 +27,15 @@ def save_classifier(model: CircuitClassifier, path: str | Path) -> None:
     """Write a fitted classifier to ``path``, completely or not at all."""
     arrays, detector = model.detector_.to_state()
     circuit = model.circuit_
-    is_graph = isinstance(circuit, Graph)
-    parts, structure = graph_parts(circuit) if is_graph else (circuit.state_dict(), circuit.to_config())
+    if isinstance(circuit, Graph):
+        kind, (parts, structure) = "graph", graph_parts(circuit)
+    else:
+        kind, (parts, structure) = "circuit", (circuit.state_dict(), circuit.to_config())
     tensors = {f"circuit/{name}": tensor for name, tensor in parts.items()}
     tensors |= {f"detector/{name}": torch.as_tensor(np.asarray(array)) for name, array in arrays.items()}
     tensors["class_prior"] = torch.as_tensor(model.class_prior_)
     config: dict[str, Any] = {
-        "graph" if is_graph else "circuit": structure,
+        kind: structure,
         "table": model.table_.to_list(),
         "detector": detector,
         "classes": model.classes_.tolist(),
