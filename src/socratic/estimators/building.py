@@ -146,30 +146,18 @@ def build_circuit(
     sizes: Sizes, families: Sequence[Family], n_classes: int, seed: int, shape: tuple[int, int, int] | None = None
 ) -> Circuit:
     """A circuit of these sizes: spatial for images of a ``shape``, otherwise random."""
-    if shape is not None:
-        height, width, channels = shape
-        return spatial_spn(
-            height,
-            width,
-            n_classes,
-            n_channels=channels,
-            n_sums=sizes.n_sums,
-            n_leaves=sizes.n_sums,
-            depth=sizes.depth,
-            n_repetitions=sizes.n_repetitions,
-            leaf=list(families),
-            seed=seed,
-        )
-    return rat_spn(
-        len(families),
-        n_classes,
-        n_sums=sizes.n_sums,
-        n_leaves=sizes.n_sums,
-        depth=sizes.depth,
-        n_repetitions=sizes.n_repetitions,
-        leaf=list(families),
-        seed=seed,
-    )
+    settings: dict[str, Any] = {
+        "n_sums": sizes.n_sums,
+        "n_leaves": sizes.n_sums,
+        "depth": sizes.depth,
+        "n_repetitions": sizes.n_repetitions,
+        "leaf": list(families),
+        "seed": seed,
+    }
+    if shape is None:
+        return rat_spn(len(families), n_classes, **settings)
+    height, width, channels = shape
+    return spatial_spn(height, width, n_classes, n_channels=channels, **settings)
 
 
 def choose_device(device: str) -> torch.device:
