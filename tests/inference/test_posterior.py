@@ -135,3 +135,12 @@ def test_certainty_has_finite_gradients(log_mean: list[float], scale: float) -> 
     assert covariance.grad is not None
     assert torch.isfinite(values.grad).all()
     assert torch.isfinite(covariance.grad).all()
+
+
+def test_where_all_classes_are_dead_the_prior_remains() -> None:
+    """Whatever moments the dead were given."""
+    log_mean = torch.tensor([[-torch.inf, -torch.inf], [-1.0, -torch.inf]])
+    found = expand_posterior(log_mean, torch.full((2, 2, 2), 0.5), torch.log(torch.tensor([0.3, 0.7])))
+    torch.testing.assert_close(found.mean, torch.tensor([[0.3, 0.7], [1.0, 0.0]]))
+    assert not found.std.any()
+    assert not found.mutual_information.any()

@@ -178,7 +178,7 @@ def test_repetitions_of_different_shapes(masks: str, root_dropout: bool) -> None
         assert len(circuit.root_branches()) == 3
         x = rows_for(circuit, 4)
         settings = {"masks": masks, "root_dropout": root_dropout}
-        found = dropout_posterior(circuit, x, **settings)
+        found = dropout_posterior(circuit, x, method="log-moments", **settings)
         is_distribution(found)
         sampled = dropout_posterior(circuit, x, method="monte-carlo", n_passes=500, **settings)
         torch.testing.assert_close(found.mean, sampled.mean, atol=0.04, rtol=0)
@@ -329,6 +329,35 @@ def test_impossible_rows_get_the_prior_and_dead_nodes_do_no_harm(masks: str, mon
     assert float(dead_of(found)[[0, 2, 3]].max()) < 0.1
     (found.mean[:, 0] + found.std.sum(1) + found.entropy).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in circuit.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("scale", [10.0, 100.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@torch.no_grad()
+def test_rows_far_from_the_data_are_sampled_where_children_underflow(dtype: torch.dtype, scale: float) -> None:
+    circuit = socratic.rat_spn(64, 3, n_sums=4, n_leaves=4, depth=3, n_repetitions=2).to(dtype)
+    x = scale * torch.randn(10, 64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    found = dropout_posterior(circuit, x)
+    sampled = dropout_posterior(circuit, x, method="monte-carlo", n_passes=1009, balanced=True)
+    assert float((found.mean - sampled.mean).abs().sum(1).max() / 2) < 0.07
+    assert float(dead_of(found).max()) < 1e-6
+    assert float(dead_of(sampled).max()) == 0.0
+
+
+@pytest.mark.parametrize("root_dropout", [False, True])
+@pytest.mark.parametrize("logit", [-math.inf, -60.0])
+@torch.no_grad()
+def test_sums_that_die_alone_are_sampled(logit: float, root_dropout: bool) -> None:
+    """Two products, and sums that have one of them each."""
+    circuit = socratic.rat_spn(4, 2, n_sums=2, n_leaves=2, depth=2, n_repetitions=1, product="element-wise").double()
+    for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
+        layer.logits.copy_(torch.tensor([[0.0, logit], [logit, 0.0]]).double().expand_as(layer.logits))
+    x = torch.zeros(1, 4, dtype=torch.float64)
+    exact = enumerate_masks(circuit.to_graph(), [0.0] * 4, 0.2, "unit", root_dropout)
+    mean, std, _ = exact.posterior([0.5, 0.5])
+    found = dropout_posterior(circuit, x, root_dropout=root_dropout)
+    np.testing.assert_allclose(found.mean[0].numpy(), mean, atol=0.07)
+    np.testing.assert_allclose(found.std[0].numpy(), std, atol=0.07)
 
 
 def test_methods_are_those_of_the_other_queries() -> None:

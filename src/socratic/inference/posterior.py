@@ -115,6 +115,9 @@ def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: T
     relative_covariance : Tensor (N, C, C)
     log_prior : Tensor (C,)
     """
+    # What is dead has no moments: where all classes are, the prior remains.
+    dead = log_mean == -torch.inf
+    relative_covariance = relative_covariance.masked_fill(dead.unsqueeze(-1) | dead.unsqueeze(-2), 0.0)
     shares = class_shares(log_mean + log_prior, log_prior)
     drift = (relative_covariance @ shares.unsqueeze(-1)).squeeze(-1)  # (R pi)_i
     common = (shares * drift).sum(-1, keepdim=True)  # pi' R pi

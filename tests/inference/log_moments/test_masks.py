@@ -112,7 +112,7 @@ def test_atoms_keep_the_mean_and_second_moment_of_the_values(rng: torch.Generato
     """E[X] = q, and E[X_s X_t] as by the formula of sums, whatever is conditioned on."""
     weights, values, all_shares = region(rng, 8, n_sums=4)
     shares, rest = top_shares_of(weights, values)
-    log_factor, probability, residual = atoms_of(shares, rest, torch.ones_like(rest), 0.05)  # type: ignore[operator]
+    log_factor, probability, residual, _ = atoms_of(shares, rest, torch.ones_like(rest), 0.05)  # type: ignore[operator]
     factor = torch.exp(log_factor)
     mean = (probability.unsqueeze(-1) * factor).sum(2)
     torch.testing.assert_close(mean, torch.full_like(mean, 0.95), atol=1e-3, rtol=0)
@@ -133,3 +133,23 @@ def test_relevance_decides_which_masks_are_enumerated(rng: torch.Generator) -> N
         log_factor = atoms_of(shares, rest, relevance, P).log_factor[0, 0]
         depth = log_factor.amax(0) - log_factor.amin(0)
         assert (depth > 2.0).tolist() == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize("atoms_of", [shared_mask_atoms, own_mask_atoms])
+def test_rows_in_which_a_sum_is_lost_are_told(atoms_of: object) -> None:
+    """The second sum has one child alone, in the second row; it is lost with that, unless it does not matter."""
+    shares = torch.full((1, 2, 5, 2), 0.2, dtype=torch.float64)
+    shares[0, 1, :, 1] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
+    rest = torch.zeros(1, 2, 2, dtype=torch.float64)
+    for relevance, expected in ((torch.ones_like(rest), True), (torch.tensor([1.0, 0.0]).expand(1, 2, 2), False)):
+        found = atoms_of(shares, rest, relevance.double(), P)  # type: ignore[operator]
+        assert found.lost.tolist() == [[False, expected]]
+        assert all(torch.isfinite(part).all() for part in found[:3])
+
+
+def test_what_underflows_is_told() -> None:
+    """Five children, of which four are too small for a number."""
+    shares = torch.zeros(1, 1, 5, 2)
+    shares[:, :, 0] = 1.0
+    assert shared_mask_atoms(shares, torch.zeros(1, 1, 2), torch.ones(1, 1, 2), P).lost.all()
+    assert not shared_mask_atoms(shares[:, :, :3], torch.zeros(1, 1, 2), torch.ones(1, 1, 2), P).lost.any()

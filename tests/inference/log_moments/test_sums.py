@@ -66,8 +66,12 @@ def test_dead_sums_have_no_shares(rng: torch.Generator) -> None:
 def test_atoms_equal_a_loop_over_them(rng: torch.Generator) -> None:
     shares = shares_of(rng, 3, 4)
     probability = torch.softmax(normal(rng, 1, 2, 5), dim=-1)
-    atoms = MaskAtoms(2.0 * normal(rng, 1, 2, 5, 4), probability, torch.zeros(1, 2, 4, dtype=torch.float64))
+    still, lost = torch.zeros(1, 2, 4, dtype=torch.float64), torch.tensor([[False, True]])
+    atoms = MaskAtoms(2.0 * normal(rng, 1, 2, 5, 4), probability, still, lost)
     found = by_atoms(shares, atoms)
+    assert found.curvature.isinf().all(-1).tolist() == lost.tolist()
+    own = torch.eye(4, dtype=torch.float64).expand(1, 2, 4, 4)  # sums of one child each fall apart
+    assert by_atoms(own, atoms._replace(log_factor=50.0 * atoms.log_factor)).curvature.isinf().any(-1).all()
     for row in range(2):
         values = torch.stack([torch.log(shares[0, row] @ torch.exp(atoms.log_factor[0, row, k])) for k in range(5)])
         mean = probability[0, row] @ values

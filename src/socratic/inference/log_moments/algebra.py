@@ -127,7 +127,7 @@ class LogMomentAlgebra:
         if not masked:
             return LogMoments(log_mean, log_scale, covariance, None, None, alive, curvature)
         top, rest = top_shares(weights, values, sums)
-        n_masks = torch.stack([(part.detach() > 0).sum(-1) for part in values]).prod(0).to(alive.dtype)
+        n_masks = _n_alive(sides, all_pairs=layer.all_pairs).to(alive.dtype)
         if self.masks == "edge":
             n_masks = n_masks * weights.shape[1]
         alive = alive * (1.0 - self.dropout**n_masks)
@@ -163,6 +163,14 @@ def _centre(
     products, shift = exp_shifted(torch.stack([side.log_mean for side in sides]).sum(0))
     shares, sums = single_shares(weights, products)
     return [shares] * len(sides), sums, [products], log_scale + shift.squeeze(-1)
+
+
+def _n_alive(sides: list[LogMoments], *, all_pairs: bool) -> Tensor:
+    """How many of the products that are summed over are not 0: (F, N)."""
+    alive = [side.log_mean.detach() > -math.inf for side in sides]
+    if all_pairs:
+        return torch.stack([part.sum(-1) for part in alive]).prod(0)
+    return torch.stack(alive).all(0).sum(-1)
 
 
 def numbers_per_row(n_folds: int, n_nodes: int, n_shares: int) -> int:

@@ -22,6 +22,9 @@ N_SHARES = 16
 N_CONDITIONED = 3
 """Masks of a region that are enumerated: 2^3 atoms. A fourth costs twice as much and gains little."""
 
+NEGLIGIBLE = 1e-3
+"""Mean squared share in the sums above up to which it does not matter that a sum is lost."""
+
 _ROUNDING = 16
 """Multiples of the machine epsilon below which what is left of a total of 1 is rounding."""
 
@@ -30,12 +33,14 @@ class MaskAtoms(NamedTuple):
     """The factors X of a region's sums given the enumerated masks, k of them.
 
     Given an atom, X has this mean; ``residual`` is its relative covariance, averaged over the atoms: a matrix
-    (F, N, S, S) where sums share masks, variances (F, N, S) where they do not.
+    (F, N, S, S) where sums share masks, variances (F, N, S) where they do not. ``lost`` tells the rows in which a sum
+    that matters dies in an atom, or what is left of it is too small for a number: that is not followed.
     """
 
     log_factor: Tensor  # (F, N, k, S)
     probability: Tensor  # (F, N, k)
     residual: Tensor
+    lost: Tensor  # (F, N), boolean
 
 
 def keep_patterns(n: int, dropout: float, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +115,10 @@ def shared_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: 
     total = others.sum(2) + rest  # (F, N, S)
     factor = patterns @ first + keep * total.unsqueeze(2)  # (F, N, k, S)
     # An atom in which nothing is left is not part of what is averaged over: the region is dead there.
-    possible = (factor.detach() > 0).any(-1)
+    dies = factor.detach() <= 0
+    possible = ~dies.all(-1)
+    # If not all masks are enumerated, something should be left.
+    lost = (dies & (possible.unsqueeze(-1) | (shares.shape[2] > n)) & _matters(relevance).unsqueeze(2)).flatten(2)
     probability = probability * possible
     probability = probability / probability.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
     factor = _without_zeros(factor)
@@ -119,7 +127,7 @@ def shared_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: 
     inverse = total.unsqueeze(2) / factor  # (F, N, k, S)
     weighted = inverse * probability.unsqueeze(-1)
     residual = (keep * dropout) * (parts.mT @ parts) * (weighted.mT @ inverse)
-    return MaskAtoms(torch.log(factor), probability, residual)
+    return MaskAtoms(torch.log(factor), probability, residual, lost.any(-1))
 
 
 def own_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: float) -> MaskAtoms:
@@ -139,9 +147,9 @@ def own_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: flo
     log_factor = torch.full_like(spread, math.log(keep)).unsqueeze(2).expand(-1, -1, len(patterns), -1)
     index = chosen.unsqueeze(2).expand_as(values)
     residual = spread.scatter(-1, chosen, two.residual.gather(-1, chosen))
-    return MaskAtoms(
-        log_factor.scatter(-1, index, values), probability.expand(*spread.shape[:2], len(patterns)), residual
-    )
+    lost = (two.dies & _matters(relevance)).any(-1)
+    probability = probability.expand(*spread.shape[:2], len(patterns))
+    return MaskAtoms(log_factor.scatter(-1, index, values), probability, residual, lost)
 
 
 class TwoStates(NamedTuple):
@@ -150,6 +158,7 @@ class TwoStates(NamedTuple):
     log_kept: Tensor
     log_fallen: Tensor
     residual: Tensor
+    dies: Tensor  # boolean: nothing is left of it
 
 
 def two_states(shares: Tensor, rest: Tensor, dropout: float) -> TwoStates:
@@ -164,7 +173,11 @@ def two_states(shares: Tensor, rest: Tensor, dropout: float) -> TwoStates:
     kept, fallen = factor.unbind(2)
     inverse = total / kept
     residual = squares * (keep * keep * dropout * inverse * inverse + dropout * odds)
-    return TwoStates(torch.log(kept), torch.log(fallen), residual)
+    return TwoStates(torch.log(kept), torch.log(fallen), residual, total.detach() <= 0)
+
+
+def _matters(relevance: Tensor) -> Tensor:
+    return relevance > NEGLIGIBLE
 
 
 def _without_zeros(factor: Tensor) -> Tensor:

@@ -11,9 +11,11 @@ from torch import Tensor
 from socratic.numerics import is_recording, scale_dtype
 
 _MAX_SOBOL_DIMENSIONS = 21_201
+"""The most that torch has a sequence for."""
 _ROUNDING = 8.0
 """Multiples of the machine epsilon that are added to the variances, relative to the largest."""
 _RESCUE = 1e3
+"""Multiples of that for a matrix which is still not positive definite."""
 _JITTER = 1e-12
 """Variance added to every logarithm: the root of a covariance of 0 then has a gradient."""
 

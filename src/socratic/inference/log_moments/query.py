@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.likelihood import log_likelihood
 from socratic.inference.log_moments.algebra import LogMomentAlgebra, LogMoments, numbers_per_row
 from socratic.inference.log_moments.masks import N_SHARES
-from socratic.inference.log_moments.root import root_quadrature
+from socratic.inference.log_moments.root import root_quadrature, roots_lost
 from socratic.inference.posterior import Posterior, class_shares, entropy
 from socratic.inference.results import MaskKind
 from socratic.inference.rows import chunk_rows, map_chunks, values_per_row
@@ -23,7 +24,7 @@ class LogMomentPosterior(NamedTuple):
     """The class posterior, and how far from linear each row's layers are."""
 
     posterior: Posterior
-    curvature: Tensor  # (N,), in nats: where it is large, expansions fail
+    curvature: Tensor  # (N,), in nats: where it is large, expansions fail; infinite where a sum is lost
 
 
 def log_moment_posterior(
@@ -47,7 +48,8 @@ def log_moment_posterior(
         prior = leaf_uncertainty.of_rows(start, stop, matrix=True)
         leaves = LogMoments.of_leaves(circuit.leaves.log_density(rows[start:stop]), prior)
         roots = walk(circuit, leaves, weights, algebra)
-        return LogMomentPosterior(root_quadrature(roots, log_prior, dropout, masks), roots.curvature.amax(0))
+        curvature = roots.curvature.amax(0).masked_fill(roots_lost(roots, dropout, masks), math.inf)
+        return LogMomentPosterior(root_quadrature(roots, log_prior, dropout, masks), curvature)
 
     found = map_chunks(query, len(rows), chunk_rows(circuit, _numbers_per_row(circuit), chunk_size))
     return LogMomentPosterior(

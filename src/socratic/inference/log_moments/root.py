@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from socratic.inference.log_moments.algebra import LogMoments
-from socratic.inference.log_moments.masks import shared_mask_atoms, two_states
+from socratic.inference.log_moments.masks import own_mask_atoms, shared_mask_atoms, two_states
 from socratic.inference.log_moments.points import covariance_root, uniform_points
 from socratic.inference.log_moments.sums import positive
 from socratic.inference.posterior import Posterior, entropy
@@ -93,6 +93,14 @@ def own_mask_points(
     index = place.unsqueeze(-1).expand(*place.shape, shares.shape[-1])
     variance = atoms.residual.diagonal(dim1=-2, dim2=-1)
     return atoms.log_factor.gather(2, index) - 0.5 * variance.unsqueeze(2), atoms.residual
+
+
+def roots_lost(roots: LogMoments, dropout: float, masks: MaskKind) -> Tensor:
+    """Whether a class root dies by its own masks, in a way that is not followed: (N,)."""
+    if roots.shares is None or roots.rest is None:
+        return torch.zeros_like(roots.alive[0], dtype=torch.bool)
+    atoms_of = shared_mask_atoms if masks == "unit" else own_mask_atoms
+    return atoms_of(roots.shares, roots.rest, torch.ones_like(roots.rest), dropout).lost.any(0)
 
 
 def _summarise(share: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:

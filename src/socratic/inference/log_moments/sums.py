@@ -14,6 +14,7 @@ the effects of the sides are added up: each side moves with the other at its mea
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -22,13 +23,17 @@ from torch import Tensor
 from socratic.inference.log_moments.masks import MaskAtoms
 from socratic.numerics import finite_or_zero
 
+DEEP_FALL = 40.0
+"""Nats by which a sum may fall behind the best of its region in an atom: beyond, what the other side of its products
+does is decisive, and not only added."""
+
 
 class Moved(NamedTuple):
     """What moving children do to the logarithms of sums."""
 
     mean: Tensor  # (F, N, S)
     covariance: Tensor  # (F, N, S, S)
-    curvature: Tensor  # (F, N, S), by how much a linear sum would be wrong in the mean
+    curvature: Tensor  # (F, N, S), by how much a linear sum would be wrong in the mean; infinite where one is lost
 
 
 def exp_shifted(log_values: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,7 +77,9 @@ def by_atoms(shares: Tensor, atoms: MaskAtoms) -> Moved:
     """What the atoms of the children's masks do."""
     changed = torch.log(positive(torch.exp(atoms.log_factor) @ shares.mT))  # (F, N, k, S)
     mean, covariance = atom_moments(changed, atoms.probability)
-    return Moved(mean, covariance, torch.zeros_like(mean))
+    fall = changed.detach() - changed.detach().amax(-1, keepdim=True)  # what all sums share moves nothing
+    lost = atoms.lost.unsqueeze(-1) | (fall.amin(2) < -DEEP_FALL)
+    return Moved(mean, covariance, torch.zeros_like(mean).masked_fill(lost, math.inf))
 
 
 def by_expansion(shares: Tensor, covariance: Tensor | None, residual: Tensor | None) -> Moved | None:
