@@ -65,8 +65,9 @@ def dropout_posterior(
         ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good
         only where no single child holds much of a sum. ``"monte-carlo"``: ``n_passes`` sampled masks.
         ``"auto"``: log-moments, except for rows on which that pass found itself far from linear (sharp circuits), or
-        that lost a sum (rows far from the data): those take balanced passes. Which they are depends on the row alone. A graph, which has no log-moments, takes
-        balanced passes, or expansion if leaves are uncertain. Gradients need a method by name.
+        that lost a sum (rows far from the data): those take balanced passes. Which they are depends on the row alone.
+        A graph, which has no log-moments, takes balanced passes, or expansion if leaves are uncertain. Gradients need a
+        method by name.
     class_prior : (C,), optional
         Prior class probabilities; uniform by default.
     root_dropout : bool
