@@ -17,7 +17,7 @@ from socratic.circuit.nodes import Leaf, Node, Product, Sum, children_of
 from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
 
 _TOLERANCE = 1e-4
-_SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)  # its inverse is still a number in float32
+SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)  # its inverse is still a number in float32
 _SHOWN = 8
 
 
@@ -110,8 +110,8 @@ def _check_leaf(leaf: Leaf, n_features: int | None) -> None:
     if isinstance(distribution, Normal):
         if not (_is_finite(distribution.mean) and _is_finite(distribution.variance)):
             raise _WrongNodeError(f"must have a finite mean and variance; got {distribution}")
-        if distribution.variance < _SMALLEST_VARIANCE:
-            raise _WrongNodeError(f"must have a variance of at least {_SMALLEST_VARIANCE:.1e}; got {distribution}")
+        if distribution.variance < SMALLEST_VARIANCE:
+            raise _WrongNodeError(f"must have a variance of at least {SMALLEST_VARIANCE:.1e}; got {distribution}")
     elif isinstance(distribution, Categorical):
         _check_probabilities("probabilities", distribution.probabilities)
         if not abs(math.fsum(distribution.probabilities) - 1.0) <= _TOLERANCE:
