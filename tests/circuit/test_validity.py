@@ -57,7 +57,10 @@ WRONG: dict[str, tuple[object, str]] = {
         Sum((leaf(0),), torch.ones(1)),
         "must have a tuple of numbers as its weights; got a Tensor; .tolist() makes it plain",
     ),
-    "a weight that is a tensor": (Sum((leaf(0),), (torch.ones(()),)), "as its weights; got a Tensor; .tolist() makes it plain"),
+    "a weight that is a tensor": (
+        Sum((leaf(0),), (torch.ones(()),)),
+        "as its weights; got a Tensor; .tolist() makes it plain",
+    ),
     "a mean that is a tensor": (Leaf(0, Normal(torch.zeros(()), 1.0)), "must have a number as its mean; got a Tensor"),
     "a variance that is None": (Leaf(0, Normal(0.0, None)), "must have a number as its variance; got None"),
     "a probability that is an array": (Leaf(0, Bernoulli(np.array(0.5))), "a number as its probability; got a ndarray"),
@@ -130,7 +133,7 @@ def test_a_single_leaf_of_a_late_column() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int64, "float32"])
 def test_parameters_are_floating_point(dtype: object) -> None:
-    with pytest.raises(ValueError, match="dtype must be a floating-point type such as torch.float64; got"):
+    with pytest.raises(ValueError, match="dtype must be a floating-point type such as"):
         Graph(leaf(0), dtype=dtype)
 
 

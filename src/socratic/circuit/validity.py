@@ -121,7 +121,10 @@ def _check_leaf(leaf: Leaf, n_features: int | None) -> None:
         )
     if n_features is not None and variable >= n_features:
         raise _WrongNodeError(f"has the variable {variable}, but n_features is {n_features}")
-    distribution = leaf.distribution
+    _check_distribution(leaf.distribution)
+
+
+def _check_distribution(distribution: Any) -> None:
     if isinstance(distribution, Normal):
         _check_numbers("a number as its mean", [distribution.mean])
         _check_numbers("a number as its variance", [distribution.variance])
