@@ -144,7 +144,7 @@ def _check_distribution(distribution: Any) -> None:
         if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
             raise _WrongNodeError(f"must have a whole number of trials of at least 1; got {distribution}")
     else:
-        raise _WrongNodeError(f"must have a distribution from socratic.distributions; got {distribution!r}")
+        raise _WrongNodeError(f"must have a distribution from socratic.distributions; got {shown(distribution)}")
 
 
 def _check_numbers(expected: str, values: Any) -> None:
