@@ -148,3 +148,28 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, tmp_path / "foreign")
     with pytest.raises(ModelFileError, match="socratic did not write it"):
         socratic.load(tmp_path / "foreign")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_of_zero_and_extreme_variances_come_back(dtype: torch.dtype, tmp_path: Path) -> None:
+    leaves = (Leaf(0, Normal(0.0, 1.1754944e-38)), Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0)))
+    graph = Graph(Sum(leaves, (0.5, 0.5, 0.0)), dtype=dtype)
+    for raw_variance in (None, -120.0, 800.0):
+        if raw_variance is not None:
+            with torch.no_grad():
+                graph.leaves.leaf_batches()[0].values["raw_variance"][1] = raw_variance
+        graph.save(tmp_path / "graph")
+        loaded = socratic.load(tmp_path / "graph")
+        for name, value in graph.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_and_variances_that_are_none_are_refused(value: float, tmp_path: Path) -> None:
+    for wrong in ("logits", "leaves.batches.0.values.raw_variance"):
+        graph = Graph(Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))), (0.5, 0.5)))
+        with torch.no_grad():
+            graph.get_parameter(wrong).fill_(value)
+        graph.save(tmp_path / "graph")
+        with pytest.raises(ModelFileError, match="not finite"):
+            socratic.load(tmp_path / "graph")

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
@@ -42,7 +43,31 @@ WRONG: dict[str, tuple[object, str]] = {
     ),
     "a weight that is no number": (Sum((leaf(0), leaf(0)), (1.0, float("nan"))), "weights[1] is nan"),
     "too few weights": (Sum((leaf(0), leaf(0)), (1.0,)), "has 2 children and 1 weights"),
-    "no children": (Product((Product(()), leaf(0))), "roots[0].children[0], a Product"),
+    "no children": (Product((Product(()), leaf(0))), "roots[0].children[0], a Product, has no children"),
+    "a forgotten comma": (
+        Product((leaf(1), Sum((leaf(0)), (1.0,)))),
+        "roots[0].children[1], a Sum, must have a tuple of nodes as its children, such as (a, b) or (a,); got a Leaf",
+    ),
+    "children that are None": (Product(None), "as its children, such as (a, b) or (a,); got None"),
+    "children that are a number": (Product(3), "as its children, such as (a, b) or (a,); got 3"),
+    "children that are a set": (Product({leaf(0), leaf(1)}), "as its children, such as (a, b) or (a,); got a set"),
+    "a generator of children": (Product(leaf(v) for v in range(2)), "(a, b) or (a,); got a generator"),
+    "weights that are None": (Sum((leaf(0),), None), "must have a tuple of numbers as its weights; got None"),
+    "weights that are a tensor": (
+        Sum((leaf(0),), torch.ones(1)),
+        "must have a tuple of numbers as its weights; got a Tensor; .tolist() makes it plain",
+    ),
+    "a weight that is a tensor": (
+        Sum((leaf(0),), (torch.ones(()),)),
+        "as its weights; got a Tensor; .tolist() makes it plain",
+    ),
+    "a mean that is a tensor": (Leaf(0, Normal(torch.zeros(()), 1.0)), "must have a number as its mean; got a Tensor"),
+    "a variance that is None": (Leaf(0, Normal(0.0, None)), "must have a number as its variance; got None"),
+    "a probability that is an array": (Leaf(0, Bernoulli(np.array(0.5))), "a number as its probability; got a ndarray"),
+    "probabilities that are None": (Leaf(0, Categorical(None)), "a tuple of numbers as its probabilities; got None"),
+    "trials that are a truth value": (Leaf(0, Binomial(True, 0.5)), "a whole number of trials of at least 1"),
+    "a column beyond all tables": (leaf(10**9), "has the variable 1000000000; a graph has at most 1,048,576 columns"),
+    "roots that are None": (None, "roots must be a Leaf, Product or Sum, or a sequence of them; got None"),
     "no node": (Product((leaf(0), "leaf")), "roots[0].children[1] must be a Leaf, Product or Sum; got 'leaf'"),
     "no variable": (leaf(-1), "roots[0], a Leaf of variable -1, must have a column index as its variable"),
     "no distribution": (Leaf(0, 0.5), "must have a distribution from socratic.distributions; got 0.5"),
@@ -90,3 +115,31 @@ def test_the_number_of_features() -> None:
 def test_weights_are_normalised_within_the_tolerance() -> None:
     graph = Graph(Sum((leaf(0), leaf(0)), (0.50004, 0.5)))
     assert graph.log_weights().exp().sum().item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_numbers_and_arrays_of_numpy_are_numbers() -> None:
+    leaves = (Leaf(0, Normal(np.float32(0.0), np.float64(1.0))), leaf(0))
+    expected = Graph(Sum((leaf(0), leaf(0)), (0.25, 0.75)))
+    for weights in (np.array([0.25, 0.75], dtype=np.float32), (np.float32(0.25), np.float64(0.75))):
+        assert torch.equal(Graph(Sum(leaves, weights)).logits, expected.logits)
+    assert Graph(Leaf(0, Categorical(np.array([0.5, 0.5])))).n_leaves == 1
+
+
+def test_a_single_leaf_of_a_late_column() -> None:
+    assert Graph(leaf(2**20 - 1)).n_features == 2**20
+    with pytest.raises(ValueError, match="n_features must be at most 1,048,576"):
+        Graph(leaf(0), n_features=10**9)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, "float32"])
+def test_parameters_are_floating_point(dtype: object) -> None:
+    with pytest.raises(ValueError, match="dtype must be a floating-point type such as"):
+        Graph(leaf(0), dtype=dtype)
+
+
+def test_a_deep_graph_that_is_wrong_is_not_printed() -> None:
+    node: Node = leaf(0)
+    for _ in range(5000):
+        node = Sum((node, node), (0.5, 0.5))
+    with pytest.raises(ValueError, match="got a Sum"):
+        Graph(Sum(node, (1.0,)))

@@ -115,6 +115,8 @@ def test_tiny_and_impossible_values() -> None:
     graph = Graph(Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(0.0, 2.0))), (0.5, 0.5)), dtype=torch.float64)
     lines = labels(socratic.draw(graph, [500.0]).source)
     assert [lines[number][-1].partition("e")[2] for number in (0, 1)] == ["-54288", "-27144"]
+    lines = labels(socratic.draw(graph, [1e6]).source)
+    assert [lines[number][-1] for number in (0, 1)] == ["exp(-5e+11)", "exp(-2.5e+11)"]
     never = Graph(Leaf(0, Bernoulli(0.0)))
     assert labels(socratic.draw(never, [1.0]).source)[0][-1] == "0"
 
@@ -224,3 +226,9 @@ def test_the_page_shows_what_its_code_draws(tmp_path: Path, monkeypatch: pytest.
     drawn = (tmp_path / "drawing.svg").read_text(encoding="utf-8")
     stored = (ROOT / "docs" / "images" / "drawing.svg").read_text(encoding="utf-8")
     assert sorted(svg_texts(drawn)) == sorted(svg_texts(stored))
+
+
+@pytest.mark.parametrize("options", [{"masks": "foo"}, {"dropout": 7}])
+def test_settings_are_checked_without_a_row(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        socratic.draw(small(), **options)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -75,3 +76,11 @@ def test_a_tensor_circuit_is_layered() -> None:
 def test_a_single_leaf() -> None:
     found = socratic.summary(Graph(Leaf(0, Normal(0.0, 1.0))))
     assert (found.n_nodes, found.n_levels, found.n_edges) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("function", [socratic.summary, socratic.draw])
+def test_nodes_must_be_wrapped(function: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match=r"got a Leaf: wrap it, Graph\(node\)"):
+        function(Leaf(0, Normal(0.0, 1.0)))
+    with pytest.raises(ValueError, match="circuit must be a Circuit or Graph; got a str"):
+        function("circuit")

@@ -72,3 +72,12 @@ def test_arguments_are_checked() -> None:
         socratic.node_moments(graph, x, dropout=1.0)
     with pytest.raises(ValueError, match="budget must be a whole number"):
         socratic.node_moments(graph, x, budget=-1)
+
+
+def test_only_graphs_have_nodes() -> None:
+    graph = Graph(random_roots(SHAPES[0], 0))
+    x = np.zeros((1, graph.n_features))
+    with pytest.raises(ValueError, match=r"circuit must be a Circuit or Graph; got a \w+: wrap it, Graph\(node\)"):
+        socratic.node_moments(graph.roots[0], x)
+    with pytest.raises(ValueError, match=r"takes a Graph; of a Circuit pass circuit.to_graph\(\)"):
+        socratic.node_moments(socratic.rat_spn(4, 2, depth=1, n_repetitions=1), x)

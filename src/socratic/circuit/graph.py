@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from socratic.circuit.graph_leaves import GraphLeaves
 from socratic.circuit.levels import Levels, compile_levels
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
-from socratic.circuit.validity import check_nodes, topological
+from socratic.circuit.validity import check_nodes, shown, topological
 from socratic.errors import check_count
 from socratic.families import Family
 
@@ -59,12 +59,16 @@ class Graph(nn.Module):
         self, roots: Node | Sequence[Node], n_features: int | None = None, *, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
+        if not isinstance(roots, (Leaf, Product, Sum, Iterable)):
+            raise ValueError(f"roots must be a Leaf, Product or Sum, or a sequence of them; got {shown(roots)}")
         given = (roots,) if isinstance(roots, (Leaf, Product, Sum)) else tuple(roots)
         if not given:
             raise ValueError("roots must hold at least one node")
         if n_features is not None:
             n_features = check_count("n_features", n_features)
         dtype = torch.get_default_dtype() if dtype is None else dtype
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"dtype must be a floating-point type such as torch.float64; got {dtype!r}")
         order = topological(given)
         self.n_features = check_nodes(given, order, n_features)
         self.n_classes = len(given)
@@ -169,11 +173,11 @@ class Graph(nn.Module):
 
     def _families_of_columns(self) -> tuple[tuple[Family, ...], ...]:
         """The families of the leaves of each column; a column without leaves has none."""
-        found: list[dict[Family, None]] = [{} for _ in range(self.n_features)]
+        found: dict[int, dict[Family, None]] = {}
         for batch in self.leaves.leaf_batches():
             for variable in batch.variables.unique().tolist():
-                found[variable][batch.family] = None
-        return tuple(tuple(families) for families in found)
+                found.setdefault(variable, {})[batch.family] = None
+        return tuple(tuple(found.get(column, ())) for column in range(self.n_features))
 
     @property
     def n_leaves(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from socratic.circuit.graph import Graph
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
-from socratic.families import family_from_dict
+from socratic.circuit.validity import SMALLEST_VARIANCE
+from socratic.families import Gaussian, family_from_dict
 
 _WIRING = ("variables", "arity", "children", "roots")
 
@@ -70,18 +72,30 @@ def _leaves(variables: list[int], parameters: Mapping[str, Tensor], config: dict
         here = variables[len(nodes) : len(nodes) + count]
         if any(len(value) != count for value in own.values()) or len(here) != count:
             raise ValueError(f"there are not {count} {family.name} leaves")
+        if isinstance(family, Gaussian):
+            own = _within_bounds(own)
         nodes += [Leaf(variable, family.distribution(own, slot, 0)) for slot, variable in enumerate(here)]
     if len(nodes) != len(variables):
         raise ValueError(f"{len(variables)} variables for {len(nodes)} leaves")
     return nodes
 
 
+def _within_bounds(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gaussian parameters with the nearest variances that a graph can be built with.
+
+    Rounding and learning can lead beyond them: the graph is given the stored parameters once it is built.
+    """
+    raw = parameters["raw_variance"].double()
+    if not bool(torch.isfinite(raw).all()):
+        raise ValueError("its variances are not finite")
+    nearest = raw.clamp(math.log(SMALLEST_VARIANCE) + 1e-9, math.log(torch.finfo(raw.dtype).max) - 1e-9)
+    return {**parameters, "raw_variance": nearest}
+
+
 def _add_inner(nodes: list[Node], arities: list[int], children: list[int], logits: Tensor) -> None:
     """Append the inner nodes; weights are normalised as the graph does it."""
     if sum(abs(arity) for arity in arities) != len(children) or sum(a for a in arities if a > 0) != len(logits):
         raise ValueError("the numbers of children, weights and nodes do not fit together")
-    if not bool(torch.isfinite(logits).all()):
-        raise ValueError("its weights are not finite")
     tuples: dict[tuple[int, ...], tuple[Node, ...]] = {}
     logits = logits.double()
     child = edge = 0
@@ -91,8 +105,10 @@ def _add_inner(nodes: list[Node], arities: list[int], children: list[int], logit
             raise ValueError(f"node {len(nodes)} has children that are not below it")
         below = tuples.setdefault(numbers, tuple(nodes[number] for number in numbers))
         if arity > 0:
-            weights = torch.softmax(logits[edge : edge + arity], dim=0)
-            nodes.append(Sum(below, tuple(weights.tolist())))
+            weights = torch.softmax(logits[edge : edge + arity], dim=0).tolist()
+            if math.isnan(weights[0]):  # as all of them then are
+                raise ValueError(f"the weights of node {len(nodes)} are not finite, or all 0")
+            nodes.append(Sum(below, tuple(weights)))
             edge += arity
         else:
             nodes.append(Product(below))

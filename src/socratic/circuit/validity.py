@@ -17,8 +17,10 @@ from socratic.circuit.nodes import Leaf, Node, Product, Sum, children_of
 from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
 
 _TOLERANCE = 1e-4
-_SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)  # its inverse is still a number in float32
+SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)  # its inverse is still a number in float32
 _SHOWN = 8
+_MOST_FEATURES = 2**20
+"""Columns of the widest rows: scopes are bit sets, and more would fill the memory."""
 
 
 def topological(roots: Sequence[Node]) -> list[Node]:
@@ -29,10 +31,16 @@ def topological(roots: Sequence[Node]) -> list[Node]:
     while stack:
         node = stack[-1]
         if not isinstance(node, (Leaf, Product, Sum)):
-            raise ValueError(f"{_path(roots, node)} must be a Leaf, Product or Sum; got {node!r}")
+            raise ValueError(f"{_path(roots, node)} must be a Leaf, Product or Sum; got {shown(node)}")
         if id(node) not in done:
             done[id(node)] = False
-            for child in reversed(children_of(node)):
+            children = children_of(node)
+            if not isinstance(children, Sequence):
+                raise ValueError(
+                    f"{_path(roots, node)}, a {type(node).__name__}, must have a tuple of nodes as its children, such "
+                    f"as (a, b) or (a,); got {shown(children)}"
+                )
+            for child in reversed(children):
                 if done.get(id(child)) is False:
                     raise ValueError(f"{_path(roots, child)} is below itself; a circuit has no cycles")
                 stack.append(child)
@@ -52,6 +60,8 @@ def check_nodes(roots: Sequence[Node], order: Sequence[Node], n_features: int | 
     ValueError
         With the path, the kind and the scope of the first node that is wrong, and what is wrong with it.
     """
+    if n_features is not None and n_features > _MOST_FEATURES:
+        raise ValueError(f"n_features must be at most {_MOST_FEATURES:,}; got {n_features}")
     scopes: dict[int, int] = {}  # bit sets of variables
     node = order[0]
     try:
@@ -104,52 +114,76 @@ def _check_leaf(leaf: Leaf, n_features: int | None) -> None:
     variable = leaf.variable
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)) or variable < 0:
         raise _WrongNodeError(f"must have a column index as its variable; got {variable!r}")
+    if variable >= _MOST_FEATURES:
+        raise _WrongNodeError(
+            f"has the variable {variable}; a graph has at most {_MOST_FEATURES:,} columns: number those that it uses "
+            "from 0 on"
+        )
     if n_features is not None and variable >= n_features:
         raise _WrongNodeError(f"has the variable {variable}, but n_features is {n_features}")
-    distribution = leaf.distribution
+    _check_distribution(leaf.distribution)
+
+
+def _check_distribution(distribution: Any) -> None:
     if isinstance(distribution, Normal):
-        if not (_is_finite(distribution.mean) and _is_finite(distribution.variance)):
+        _check_numbers("a number as its mean", [distribution.mean])
+        _check_numbers("a number as its variance", [distribution.variance])
+        if not (math.isfinite(distribution.mean) and math.isfinite(distribution.variance)):
             raise _WrongNodeError(f"must have a finite mean and variance; got {distribution}")
-        if distribution.variance < _SMALLEST_VARIANCE:
-            raise _WrongNodeError(f"must have a variance of at least {_SMALLEST_VARIANCE:.1e}; got {distribution}")
+        if distribution.variance < SMALLEST_VARIANCE:
+            raise _WrongNodeError(f"must have a variance of at least {SMALLEST_VARIANCE:.1e}; got {distribution}")
     elif isinstance(distribution, Categorical):
+        _check_numbers("a tuple of numbers as its probabilities", distribution.probabilities)
         _check_probabilities("probabilities", distribution.probabilities)
         if not abs(math.fsum(distribution.probabilities) - 1.0) <= _TOLERANCE:
             raise _WrongNodeError(f"must have probabilities that add up to 1; got {distribution}")
     elif isinstance(distribution, (Bernoulli, Binomial)):
+        _check_numbers("a number as its probability", [distribution.probability])
         _check_probabilities("a probability", [distribution.probability])
-        if isinstance(distribution, Binomial) and not (
-            isinstance(distribution.n_trials, (int, np.integer)) and distribution.n_trials > 0
-        ):
+        trials = distribution.n_trials if isinstance(distribution, Binomial) else 1
+        if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
             raise _WrongNodeError(f"must have a whole number of trials of at least 1; got {distribution}")
     else:
-        raise _WrongNodeError(f"must have a distribution from socratic.distributions; got {distribution!r}")
+        raise _WrongNodeError(f"must have a distribution from socratic.distributions; got {shown(distribution)}")
+
+
+def _check_numbers(expected: str, values: Any) -> None:
+    """Raise unless ``values`` is a sequence, or an array of one dimension, of Python's or NumPy's numbers."""
+    listed = isinstance(values, Sequence) or (isinstance(values, np.ndarray) and values.ndim == 1)
+    for value in values if listed else [values]:
+        if not listed or not isinstance(value, Real):
+            hint = "; .tolist() makes it plain" if hasattr(value, "tolist") else ""
+            raise _WrongNodeError(f"must have {expected}; got {shown(value)}{hint}")
 
 
 def _check_probabilities(name: str, values: Sequence[float]) -> None:
-    if not all(_is_finite(value) and 0.0 <= value <= 1.0 for value in values):
+    if not all(0.0 <= value <= 1.0 for value in values):
         raise _WrongNodeError(f"must have {name} between 0 and 1; got {list(values)}")
 
 
 def _check_weights(node: Sum) -> None:
+    _check_numbers("a tuple of numbers as its weights", node.weights)
     if len(node.weights) != len(node.children):
         raise _WrongNodeError(f"has {len(node.children)} children and {len(node.weights)} weights")
     for position, weight in enumerate(node.weights):
-        if not (_is_finite(weight) and weight >= 0.0):
+        if not 0.0 <= weight < math.inf:
             raise _WrongNodeError(f"must have weights of at least 0; weights[{position}] is {weight!r}")
     total = math.fsum(node.weights)
     if not abs(total - 1.0) <= _TOLERANCE:
         raise _WrongNodeError(f"must have weights that add up to 1 (divide them by their total); they make {total:g}")
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
+def shown(value: object) -> str:
+    """A wrong value in an error message: a number, text or None as it is; a node's own text could be endless."""
+    return repr(value) if value is None or isinstance(value, (str, Real)) else f"a {type(value).__name__}"
 
 
 def _describe(roots: Sequence[Node], node: Node, scopes: dict[int, int]) -> str:
     """Where a node is, what it is and over which variables, as far as its children are known."""
     if isinstance(node, Leaf):
         return f"{_path(roots, node)}, a Leaf of variable {node.variable!r},"
+    if not len(node.children):
+        return f"{_path(roots, node)}, a {type(node).__name__},"
     scope = 0
     for child in node.children:
         scope |= scopes[id(child)]
@@ -170,7 +204,8 @@ def _path(roots: Sequence[Node], target: object) -> str:
     reach(roots, None)
     while queue and id(target) not in steps:
         node = queue.popleft()
-        reach(getattr(node, "children", ()), node)
+        children = getattr(node, "children", ())
+        reach(children if isinstance(children, Sequence) else (), node)
     words: list[str] = []
     parent, position = steps[id(target)]
     while parent is not None:
@@ -181,7 +216,11 @@ def _path(roots: Sequence[Node], target: object) -> str:
 
 def _variables(scope: int) -> str:
     """A bit set of variables in words."""
-    found = [variable for variable in range(scope.bit_length()) if scope >> variable & 1]
-    shown = ", ".join(str(variable) for variable in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"variable{'s' if len(found) != 1 else ''} {shown}{more}"
+    size = scope.bit_count()
+    found: list[str] = []
+    while scope and len(found) < _SHOWN:
+        lowest = scope & -scope
+        found.append(str(lowest.bit_length() - 1))
+        scope ^= lowest
+    more = f" and {size - _SHOWN} more" if size > _SHOWN else ""
+    return f"variable{'s' if size != 1 else ''} {', '.join(found)}{more}"

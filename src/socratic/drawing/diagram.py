@@ -15,8 +15,9 @@ from socratic.circuit.nodes import children_of
 from socratic.distributions import Bernoulli, Binomial, Distribution, Normal
 from socratic.drawing.picture import Picture
 from socratic.drawing.summary import summary
+from socratic.errors import check_choice, check_rate
 from socratic.inference import NodeMoments, node_moments
-from socratic.inference.results import MaskKind
+from socratic.inference.results import MASK_KINDS, MaskKind
 
 MAX_NODES = 200
 """Nodes of the largest circuit that is drawn: beyond, nobody can read it."""
@@ -59,6 +60,8 @@ def draw(
     except ImportError as error:
         raise ImportError('draw needs graphviz; install it with: pip install "socratic[draw]"') from error
 
+    check_choice("masks", masks, MASK_KINDS)
+    dropout = check_rate("dropout", dropout)
     n_nodes = summary(circuit, methods=False).n_nodes
     if n_nodes > MAX_NODES:
         raise ValueError(
@@ -174,7 +177,10 @@ def _exp(logarithm: float) -> str:
     """Three digits of a number of any size, from its logarithm."""
     if logarithm == -math.inf:
         return "0"
-    return f"{math.exp(logarithm):.3g}" if abs(logarithm) < 700 else f"{Decimal(logarithm).exp():.3g}"
+    if abs(logarithm) < 700:
+        return f"{math.exp(logarithm):.3g}"
+    # Beyond, the exponent would be longer than the rest, and too large for decimals.
+    return f"{Decimal(logarithm).exp():.3g}" if abs(logarithm) < 1e6 else f"exp({logarithm:.3g})"
 
 
 def _label(lines: Sequence[str]) -> Any:

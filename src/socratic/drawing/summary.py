@@ -12,6 +12,7 @@ from socratic.inference.graph import DEFAULT_BUDGET, choose_method
 from socratic.inference.graph.masks import masks_of
 from socratic.inference.moments import LAYERED_REASON
 from socratic.inference.results import MASK_KINDS, MaskKind
+from socratic.inference.rows import check_circuit
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def summary(circuit: Circuit | Graph, *, methods: bool = True) -> Summary:
     Summary
         Print it, or read its attributes.
     """
+    check_circuit(circuit)
     return _of_graph(circuit, methods) if isinstance(circuit, Graph) else _of_circuit(circuit, methods)
 
 

@@ -34,15 +34,15 @@ __all__ = [
 FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial)}
 
 
-def as_family(value: str | Family) -> Family:
-    """A family from its name (with default settings) or from itself."""
+def as_family(value: str | Family, argument: str = "leaf") -> Family:
+    """A family from its name (with default settings) or from itself; errors name the ``argument``."""
     if isinstance(value, Family):
         return value
     if not isinstance(value, str):
         raise ValueError(
-            f"leaf must be the name of a family or one such as socratic.families.Gaussian(); got {value!r}"
+            f"{argument} must be the name of a family or one such as socratic.families.Gaussian(); got {value!r}"
         )
-    check_choice("leaf", value, FAMILIES)
+    check_choice(argument, value, FAMILIES)
     return FAMILIES[value]()
 
 

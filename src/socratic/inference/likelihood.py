@@ -169,14 +169,19 @@ def log_likelihood(circuit: Circuit | Graph, x: Any, *, chunk_size: int | None =
         log p(x | class), in the circuit's type and on its device.
     """
     rows = check_rows(circuit, x)
+    return class_log_likelihood(circuit, rows, rows.dtype, chunk_size)
+
+
+def class_log_likelihood(circuit: Circuit | Graph, rows: Tensor, dtype: torch.dtype, chunk_size: int | None) -> Tensor:
+    """:func:`log_likelihood` of checked rows (N, V) in a type that may be wider than theirs: (N, C)."""
     if isinstance(circuit, Graph):
-        return graph_log_likelihood(circuit, rows, chunk_size)
+        return graph_log_likelihood(circuit, rows, dtype, chunk_size)
     weights = circuit.weights()
     size = chunk_rows(circuit, values_per_row(circuit), chunk_size)
 
     def query(start: int, stop: int) -> Tensor:
         leaves = LogValues.rescale(circuit.leaves.log_density(rows[start:stop]))
-        return walk(circuit, leaves, weights, PlainAlgebra()).of_classes(rows.dtype)
+        return walk(circuit, leaves, weights, PlainAlgebra()).of_classes(dtype)
 
     return torch.cat(map_chunks(query, len(rows), size))
 

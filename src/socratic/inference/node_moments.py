@@ -8,7 +8,7 @@ from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.inference.graph import DEFAULT_BUDGET, graph_node_moments
 from socratic.inference.results import MASK_KINDS, MaskKind, NodeMoments
-from socratic.inference.rows import check_rows
+from socratic.inference.rows import check_circuit, check_rows
 
 
 def node_moments(
@@ -37,6 +37,9 @@ def node_moments(
     NodeMoments
     """
     check_choice("masks", masks, MASK_KINDS)
+    check_circuit(graph)
+    if not isinstance(graph, Graph):
+        raise ValueError("node_moments takes a Graph; of a Circuit pass circuit.to_graph()")
     return graph_node_moments(
         graph,
         check_rows(graph, x),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.circuit.nodes import Leaf, Product, Sum
 from socratic.errors import check_count
 from socratic.numerics import is_recording
 
@@ -20,8 +21,17 @@ _CHUNK_BYTES = {"cpu": 256 * 2**20}
 _DEVICE_CHUNK_BYTES = 3 * 2**30
 
 
+def check_circuit(circuit: Any) -> None:
+    """Raise unless ``circuit`` is a circuit or graph."""
+    if isinstance(circuit, (Leaf, Product, Sum)):
+        raise ValueError(f"circuit must be a Circuit or Graph; got a {type(circuit).__name__}: wrap it, Graph(node)")
+    if not isinstance(circuit, (Circuit, Graph)):
+        raise ValueError(f"circuit must be a Circuit or Graph; got a {type(circuit).__name__}")
+
+
 def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
+    check_circuit(circuit)
     rows = x if isinstance(x, Tensor) else _as_tensor(x)
     if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
         raise ValueError(

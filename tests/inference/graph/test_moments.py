@@ -301,3 +301,21 @@ def test_arguments_are_checked() -> None:
         socratic.tdi(graph, x, budget=-1)
     with pytest.raises(ValueError, match="budget is for graphs"):
         socratic.tdi(socratic.rat_spn(3, 2, depth=1), x, budget=10)
+
+
+def test_the_reason_is_the_budget_only_where_a_larger_one_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socratic.inference.graph.plan._BITS", 1)
+    moments = socratic.tdi(crossing(), [[0.0, 0.0, 0.0]])
+    assert moments.method == "bounds"
+    assert moments.reason == "who shares what takes more memory than is allowed, whatever the budget"
+
+
+def test_a_graph_keeps_few_plans() -> None:
+    graph = crossing()
+    for budget in range(20):
+        socratic.tdi(graph, [[0.0, 0.0, 0.0]], budget=budget)
+    assert len(graph.derived) <= 8
+    latest = list(graph.derived)[-1]
+    kept = graph.derived[latest]
+    socratic.tdi(graph, [[0.0, 0.0, 0.0]], budget=19)
+    assert graph.derived[latest] is kept

@@ -124,6 +124,10 @@ def test_only_discrete_variables_have_tables() -> None:
     assert socratic.expectation(circuit, np.full((3, 2), np.nan), tables=[1]).probabilities[1].shape == (3, 301)
     with pytest.raises(ValueError, match="variable 0 has a density"):
         socratic.expectation(circuit, np.full((1, 2), np.nan), tables=[0])
+    with pytest.raises(ValueError, match=r"tables must be a sequence of variables, such as \[1\]; got 1"):
+        socratic.expectation(circuit, np.full((1, 2), np.nan), tables=1)
+    with pytest.raises(ValueError, match="tables must hold variables from 0 to 1; got 'a'"):
+        socratic.expectation(circuit, np.full((1, 2), np.nan), tables="a")
     with pytest.raises(ValueError, match="tables must hold variables from 0 to 1; got 2"):
         socratic.expectation(circuit, np.full((1, 2), np.nan), tables=[2])
 

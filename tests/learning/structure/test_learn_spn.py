@@ -157,7 +157,7 @@ def test_errors_name_the_problem() -> None:
     cases: list[tuple[str, Callable[[], object]]] = [
         (r"at least one row and one column; got shape \(0, 2\)", lambda: learn_spn(x[:0], "gaussian")),
         ("one family for each of the 2 columns; got 1", lambda: learn_spn(x, ["gaussian"])),
-        ("leaf must be one of", lambda: learn_spn(x, "normal")),
+        ("families must be one of", lambda: learn_spn(x, "normal")),
         ("column 0 is bernoulli and takes 0 or 1; got 3.0 in row 0", lambda: learn_spn(x + 3, "bernoulli")),
         (r"column 0 must lie within 1e\+150 of 0", lambda: learn_spn(x + np.inf, "gaussian")),
         ("n_clusters must be a whole number of at least 2", lambda: learn_spn(x, "gaussian", n_clusters=1)),
@@ -169,9 +169,47 @@ def test_errors_name_the_problem() -> None:
         ("smoothing must be", lambda: learn_spn(x, "bernoulli", smoothing=-1)),
         ("min_variance must be a positive number; got 0", lambda: learn_spn(x, "gaussian", min_variance=0)),
         ("threshold must be", lambda: learn_spn(x, "bernoulli", threshold=2)),
-        ("one class, 0 or more, for each of the 5 rows", lambda: learn_class_spns(x, [0, 1], "gaussian")),
+        ("one class for each of the 5 rows", lambda: learn_class_spns(x, [0, 1], "gaussian")),
         ("class 1 has none", lambda: learn_class_spns(x, [0, 0, 2, 2, 0], "gaussian")),
     ]
     for message, call in cases:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("families", "message"),
+    [
+        (None, "families must be a family, the name of one, or one for each column; got None"),
+        ("normal", "families must be one of 'gaussian', 'bernoulli', 'categorical', 'binomial'; got 'normal'"),
+        (["gaussian", 3], "families must be the name of a family or one such as"),
+    ],
+)
+def test_families_that_are_none_are_named(families: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learn_spn(np.zeros((3, 2)), families)
+
+
+def test_the_g_test_names_the_test_that_takes_numbers() -> None:
+    with pytest.raises(ValueError, match="cut it into bins first, or use independence='rdc'"):
+        learn_spn(np.zeros((3, 2)), "gaussian", independence="g-test")
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.zeros(3), "y must hold whole numbers, the classes from 0 on; got the type float64"),
+        (np.array([0, 1, -1]), "y must hold whole numbers, the classes from 0 on; got -1"),
+        (np.zeros(4, dtype=int), r"one class for each of the 3 rows; got the shape \(4,\)"),
+    ],
+)
+def test_classes_are_whole_numbers(y: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learn_class_spns(np.zeros((3, 2)), y, "gaussian")
+
+
+@pytest.mark.filterwarnings("error")
+def test_tables_may_be_read_only() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    x.flags.writeable = False
+    assert summary(learn_spn(x, "gaussian")) == summary(learn_spn(x.copy(), "gaussian"))

@@ -79,3 +79,16 @@ def test_mixtures_are_preferred_where_there_are_two_clusters() -> None:
     assert whole.prefers_mixture(counts.astype(float), (counts > 9).astype(int), 0)
     even = rng.binomial(20, 0.5, 400).astype(float)
     assert not whole.prefers_mixture(even, (even > 9).astype(int), 0)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-15, 1.0, 1e100])
+def test_a_column_is_constant_relative_to_its_values(unit: float) -> None:
+    values = unit * np.array([1.0, 2.0, 3.0])
+    whole = np.stack([values, np.full(3, 0.1 * unit)], axis=1)
+    varied, constant = (
+        LeafFitter(whole, [Gaussian()] * 2, min_variance=0.01, smoothing=1.0).fit(whole[:, column], column).distribution
+        for column in (0, 1)
+    )
+    # No smaller than the smallest variance of a graph.
+    assert varied == Normal(pytest.approx(2 * unit), pytest.approx(max(2 / 3 * unit**2, 2.0**-126)))
+    assert constant == Normal(pytest.approx(0.1 * unit), 0.01)

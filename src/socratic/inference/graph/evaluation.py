@@ -119,12 +119,12 @@ def graph_values_per_row(graph: Graph) -> int:
     return 2 * graph.n_nodes + 6 * graph.n_leaves
 
 
-def graph_log_likelihood(graph: Graph, rows: Tensor, chunk_size: int | None) -> Tensor:
-    """Log-likelihoods (N, C) of checked rows."""
+def graph_log_likelihood(graph: Graph, rows: Tensor, dtype: torch.dtype, chunk_size: int | None) -> Tensor:
+    """Log-likelihoods (N, C) of checked rows, in the type ``dtype``."""
     log_weights = graph.log_weights()
 
     def query(start: int, stop: int) -> Tensor:
         values = evaluate(graph, graph.leaves.log_density(rows[start:stop]), log_weights)
-        return class_values(graph, values, rows.dtype)
+        return class_values(graph, values, dtype)
 
     return torch.cat(map_chunks(query, len(rows), chunk_rows(graph, graph_values_per_row(graph), chunk_size)))

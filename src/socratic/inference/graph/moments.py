@@ -24,6 +24,8 @@ from socratic.numerics import finite_or_zero, is_recording, sqrt_or_zero
 
 DEFAULT_BUDGET = 200_000
 """Terms of a moment plan: some seconds to make it, and a megabyte for each row at most."""
+_KEPT_PLANS = 8
+"""Plans that a graph keeps: for both kinds of masks with and without those of the roots, and as many again."""
 
 
 class Choice(NamedTuple):
@@ -175,6 +177,8 @@ def choose_method(
         return Choice("tree", "nothing is random: there are no masks and leaves are certain")
     full_key = ("moments", *key, uncertain_leaves, budget)
     if full_key not in graph.derived:
+        while len(graph.derived) >= _KEPT_PLANS:
+            graph.derived.pop(next(iter(graph.derived)))  # the oldest
         graph.derived[full_key] = _choose(graph, masks, uncertain_leaves, budget, every_node=key[2])
     choice: Choice = graph.derived[full_key]
     return choice
@@ -186,8 +190,8 @@ def _choose(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int, *, 
         return Choice("tree", "no two nodes that meet share anything random: all their covariances are 0")
     try:
         plan = compile_plan(graph, masks, sharing, budget, every_node=every_node)
-    except OverBudgetError:
-        return Choice("bounds", f"following what nodes share takes more than the budget of {budget:,} terms")
+    except OverBudgetError as problem:
+        return Choice("bounds", str(problem))
     count = f"{plan.n_entries - 1:,} joint moments of nodes that share randomness"
     if plan.pairs_only:
         return Choice("structured", f"{count}, all of them of pairs", plan)

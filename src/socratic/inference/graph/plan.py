@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 
 
 class OverBudgetError(Exception):
-    """The plan would be larger than allowed."""
+    """The plan would be larger than allowed; the message says in which way."""
 
 
 def compile_plan(graph: Graph, masks: Masks, sharing: Sharing, budget: int, *, every_node: bool = False) -> Plan:
@@ -105,7 +105,7 @@ class _Compiler:
     """Discovers components breadth first, so that no recursion gets deep."""
 
     def __init__(self, graph: Graph, masks: Masks, sharing: Sharing, budget: int) -> None:
-        self.budget = budget
+        self.budget = self.left = budget
         self.n_edges, self.n_leaves = graph.n_edges, graph.n_leaves
         self.mask_of_edge = masks.of_edge.tolist()
         self.group: dict[int, int] = {}  # of sums that have masks
@@ -145,7 +145,7 @@ class _Compiler:
         groups = zip(self.first_edge, sharing.groups.tolist(), strict=True)
         group_of = {node: group for node, group in groups if group >= 0}
         if (sum(shared) + len(group_of)) * sum(stochastic) > _BITS:
-            raise OverBudgetError
+            raise OverBudgetError("who shares what takes more memory than is allowed, whatever the budget")
         reach = [0] * len(stochastic)
         for node, random in enumerate(stochastic):
             if not random:
@@ -258,9 +258,9 @@ class _Compiler:
         return terms
 
     def _spend(self, n_terms: int) -> None:
-        self.budget -= n_terms
-        if self.budget < 0:
-            raise OverBudgetError
+        self.left -= n_terms
+        if self.left < 0:
+            raise OverBudgetError(f"following what nodes share takes more than the budget of {self.budget:,} terms")
 
     def finish(self, pairs: list[int]) -> Plan:
         """Order the entries by depth and kind, and number them in that order; ``pairs`` are entries."""

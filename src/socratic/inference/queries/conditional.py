@@ -9,10 +9,10 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.inference.likelihood import log_likelihood
+from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.rows import check_rows
-from socratic.numerics import logsumexp_or_dead
+from socratic.numerics import logsumexp_or_dead, scale_dtype
 
 
 def marginal_log_likelihood(
@@ -44,7 +44,7 @@ def marginal_log_likelihood(
     """
     rows = check_rows(circuit, x)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
-    return _mix(log_likelihood(circuit, rows, chunk_size=chunk_size), weights)
+    return _mixed(circuit, rows, weights, chunk_size).to(rows.dtype)
 
 
 def conditional_log_likelihood(
@@ -86,10 +86,14 @@ def conditional_log_likelihood(
         )
     both = torch.where(asked.isnan(), known, asked)
     weights = log_class_weights(circuit, len(both), class_index, class_prior)
-    joint = _mix(log_likelihood(circuit, both, chunk_size=chunk_size), weights)
-    return joint - _mix(log_likelihood(circuit, known, chunk_size=chunk_size), weights)
+    difference = _mixed(circuit, both, weights, chunk_size) - _mixed(circuit, known, weights, chunk_size)
+    return difference.to(both.dtype)
 
 
-def _mix(values: Tensor, log_weights: Tensor) -> Tensor:
-    """Log-likelihoods (N, C), or of one row for all, mixed over classes: (N,)."""
-    return logsumexp_or_dead(values + log_weights, dim=1).squeeze(1).to(values.dtype)
+def _mixed(circuit: Circuit | Graph, rows: Tensor, log_weights: Tensor, chunk_size: int | None) -> Tensor:
+    """Log-likelihoods of rows, or of one row for all, mixed over classes with log-weights (N, C): (N,).
+
+    They are in the wide type: far from all data they are so large that float32 would lose their difference.
+    """
+    values = class_log_likelihood(circuit, rows, scale_dtype(rows), chunk_size)
+    return logsumexp_or_dead(values + log_weights, dim=1).squeeze(1)

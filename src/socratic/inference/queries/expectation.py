@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,8 +70,9 @@ def expectation(
         Rows evaluated at a time; by default as many as a bounded memory holds.
     """
     engine = engine_of(circuit)
-    for variable in tables:
-        _check_discrete(circuit, variable)
+    if not isinstance(tables, Iterable):
+        raise ValueError(f"tables must be a sequence of variables, such as [{tables!r}]; got {tables!r}")
+    tables = [_check_discrete(circuit, variable) for variable in tables]
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
 
@@ -98,11 +100,16 @@ def expectation(
     return Expectation(mean, variance, dict(zip(tables, found, strict=True)), classes)
 
 
-def _check_discrete(circuit: Circuit | Graph, variable: int) -> None:
-    if not 0 <= variable < circuit.n_features:
+def _check_discrete(circuit: Circuit | Graph, variable: Any) -> int:
+    if (
+        isinstance(variable, bool)
+        or not isinstance(variable, (int, np.integer))
+        or not 0 <= variable < circuit.n_features
+    ):
         raise ValueError(f"tables must hold variables from 0 to {circuit.n_features - 1}; got {variable!r}")
     families = circuit.column_families[variable]
     if not families:
         raise ValueError(f"tables must hold variables of the graph; variable {variable} has no leaves")
     if any(family.n_values is None for family in families):
         raise ValueError(f"tables must hold discrete variables; variable {variable} has a density (see its mean)")
+    return int(variable)

@@ -14,6 +14,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.families import Family, Parameters
+from socratic.inference.rows import check_circuit
 
 Kind = Literal["marginal", "max", "bound"]
 """What goes up: missing values integrated out; the best tree with missing values at their leaves' modes; or, as
@@ -82,6 +83,7 @@ def engine_of(circuit: Circuit | Graph) -> Engine:
     from socratic.inference.queries.circuit_pass import CircuitEngine
     from socratic.inference.queries.graph_pass import GraphEngine
 
+    check_circuit(circuit)
     return GraphEngine(circuit) if isinstance(circuit, Graph) else CircuitEngine(circuit)
 
 

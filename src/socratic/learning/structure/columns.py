@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,14 @@ def check_table(x: Any, families: Families) -> tuple[np.ndarray, tuple[Family, .
 
     Raises a ValueError that names the first column whose values its family does not take.
     """
-    table = np.asarray(x, dtype=np.float64)
+    table = np.require(x, np.float64, "W")  # a data frame's array may be read-only, which torch warns of
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"x must have two dimensions and at least one row and one column; got shape {table.shape}")
     if isinstance(families, str | Family):
         families = [families] * table.shape[1]
-    known = tuple(as_family(family) for family in families)
+    if not isinstance(families, Iterable):
+        raise ValueError(f"families must be a family, the name of one, or one for each column; got {families!r}")
+    known = tuple(as_family(family, "families") for family in families)
     if len(known) != table.shape[1]:
         raise ValueError(f"families must name one family for each of the {table.shape[1]} columns; got {len(known)}")
     too_large = (np.abs(table) > _LARGEST).any(0)  # infinity too; NaN compares false
@@ -50,15 +52,15 @@ def n_categories(family: Family) -> int | None:
     return family.n_categories if isinstance(family, Categorical) else None
 
 
-def all_categories(families: Sequence[Family], learner: str) -> tuple[int, ...]:
-    """Number of categories of each column, raising unless every column has them."""
+def all_categories(families: Sequence[Family], learner: str, instead: str = "learn_spn") -> tuple[int, ...]:
+    """Number of categories of each column, raising unless every column has them; ``instead`` is what takes others."""
     sizes = []
     for column, family in enumerate(families):
         size = n_categories(family)
         if size is None:
             raise ValueError(
                 f"{learner} takes bernoulli and categorical columns; column {column} is {family.name}: "
-                "cut it into bins first, or use learn_spn"
+                f"cut it into bins first, or use {instead}"
             )
         sizes.append(size)
     return tuple(sizes)

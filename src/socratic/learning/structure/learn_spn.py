@@ -76,7 +76,7 @@ def learn_spn(
     whole = table if reference is None else check_table(reference, known)[0]
     check_choice("independence", independence, ("auto", "rdc", "g-test"))
     if independence == "g-test":
-        all_categories(known, "independence='g-test'")
+        all_categories(known, "independence='g-test'", instead="independence='rdc'")
     if not 0.0 <= smoothing < math.inf:
         raise ValueError(f"smoothing must be a number of at least 0; got {smoothing!r}")
     if not 0.0 < min_variance < math.inf:
@@ -114,8 +114,11 @@ def learn_class_spns(x: Any, y: Any, families: Families, **options: Any) -> tupl
     """
     table, known = check_table(x, families)
     labels = np.asarray(y)
-    if labels.shape != (len(table),) or labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise ValueError(f"y must hold one class, 0 or more, for each of the {len(table)} rows; got {y!r}")
+    if labels.shape != (len(table),):
+        raise ValueError(f"y must hold one class for each of the {len(table)} rows; got the shape {labels.shape}")
+    if labels.dtype.kind not in "iu" or labels.min() < 0:
+        found = f"the type {labels.dtype}" if labels.dtype.kind not in "iu" else labels.min()
+        raise ValueError(f"y must hold whole numbers, the classes from 0 on; got {found}")
     n_classes = int(labels.max()) + 1
     empty = np.flatnonzero(np.bincount(labels, minlength=n_classes) == 0)
     if len(empty):

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import binom, norm
 
 from socratic.circuit import Leaf
+from socratic.circuit.validity import SMALLEST_VARIANCE
 from socratic.distributions import Bernoulli, Binomial, Categorical, Distribution, Normal
 from socratic.families import Binomial as BinomialFamily
 from socratic.families import Family
@@ -75,7 +76,7 @@ class LeafFitter:
         floor = self._min_variance * variance
         if len(values):
             mean, variance = values.mean(), values.var()
-        return Normal(float(mean), float(max(variance, floor)))
+        return Normal(float(mean), float(max(variance, floor, SMALLEST_VARIANCE)))
 
     @staticmethod
     def _describe(values: np.ndarray, family: Family) -> np.ndarray:
@@ -92,7 +93,7 @@ class LeafFitter:
         values = without_tails(values)
         mean, variance = values.mean(), values.var()
         # A constant column says nothing about its scale, however its mean was rounded.
-        constant = variance <= 1e-24 * max(1.0, mean * mean)
+        constant = np.sqrt(variance) <= 1e-12 * np.abs(values).max()
         return np.array([mean, 1.0 if constant else variance])
 
 
