@@ -165,21 +165,16 @@ def _mask_weights(weights: Weights, dropped: list[Tensor]) -> Weights:
 def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
     """Moments of the posterior over passes in which a class is alive, from log p(x, class) of each pass."""
     n_passes = 0
-    total = square = information = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
-    dtype = log_prior.dtype
+    total = square = within = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
     for log_joint in log_joints:
-        alive = (log_joint != -torch.inf).any(-1, keepdim=True)
-        posterior = class_shares(log_joint, log_prior).to(total.dtype) * alive
+        living = (log_joint != -torch.inf).any(-1, keepdim=True)
+        posterior = class_shares(log_joint, log_prior).to(total.dtype) * living
         total, square = total + posterior, square + posterior * posterior
-        information = information + entropy(posterior)
-        alive_count = alive_count + alive
+        within = within + entropy(posterior)
+        alive_count = alive_count + living
         n_passes += 1
-    share = alive_count.clamp_min(1.0)
-    mean = torch.where(alive_count > 0, total / share, torch.exp(log_prior).to(total.dtype))
-    std = sqrt_or_zero(square / share - mean * mean) * (alive_count > 0)
-    total_entropy = entropy(mean)
-    mutual = (total_entropy - information / share.squeeze(-1)).clamp_min(0.0) * (alive_count > 0).squeeze(-1)
-    dead = 1.0 - alive_count.squeeze(-1) / n_passes
-    return Posterior(
-        mean.to(dtype), std.to(dtype), total_entropy.to(dtype), mutual.to(dtype), dead.to(dtype), "monte-carlo"
-    )
+    count = alive_count.clamp_min(1.0)
+    mean = total / count
+    std = sqrt_or_zero(square / count - mean * mean)
+    alive, dead = alive_count.squeeze(-1) > 0, 1.0 - alive_count.squeeze(-1) / n_passes
+    return Posterior.of_masks(mean, std, within / count.squeeze(-1), alive, dead, log_prior, "monte-carlo")

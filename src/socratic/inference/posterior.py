@@ -53,6 +53,39 @@ class Posterior:
             joined[field.name] = torch.cat(values) if isinstance(values[0], Tensor) else values[0]
         return Posterior(**joined)
 
+    @classmethod
+    def of_masks(
+        cls,
+        mean: Tensor,
+        std: Tensor,
+        entropy_within: Tensor,
+        alive: Tensor,
+        dead: Tensor,
+        log_prior: Tensor,
+        method: str,
+    ) -> Posterior:
+        """The posterior from its moments over the masks that were looked at, in the type of ``log_prior``.
+
+        Parameters
+        ----------
+        mean, std : (N, C)
+            Of the class probabilities, over masks under which a class is alive.
+        entropy_within : (N,)
+            Mean entropy under such a mask.
+        alive : (N,)
+            Whether a class was alive under any mask; where none was, the prior remains.
+        dead : (N,)
+            Share of masks under which no class is alive.
+        log_prior : (C,)
+        method : str
+        """
+        mean = torch.where(alive.unsqueeze(-1), mean, torch.exp(log_prior).to(mean))
+        total = entropy(mean)
+        information = (total - entropy_within).clamp_min(0.0) * alive
+        parts = (mean, std * alive.unsqueeze(-1), total, information, dead)
+        mean, std, total, information, dead = (part.to(log_prior.dtype) for part in parts)
+        return cls(mean, std, total, information, dead, method)
+
     def with_rows(self, places: Tensor, other: Posterior, method: str) -> Posterior:
         """The same with the rows ``places`` (M,) from another posterior of M rows, and the name of both methods."""
         parts: dict[str, Any] = {"method": method}

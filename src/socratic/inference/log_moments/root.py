@@ -105,15 +105,10 @@ def roots_lost(roots: LogMoments, dropout: float, masks: MaskKind) -> Tensor:
 
 def _summarise(share: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:
     """Moments of posteriors (N, P, C) over the points (N, P) in which a class is alive."""
-    dtype = log_prior.dtype
     count = alive.sum(-1, keepdim=True).to(share.dtype)  # (N, 1)
     weight = (alive / count.clamp_min(1.0)).unsqueeze(-1)
-    mean = torch.where(count > 0, (weight * share).sum(1), torch.exp(log_prior).to(share.dtype))
+    mean = (weight * share).sum(1)
     centred = share - mean.unsqueeze(1)
     std = sqrt_or_zero((weight * centred * centred).sum(1))
-    total_entropy = entropy(mean)
     within = (weight.squeeze(-1) * entropy(share)).sum(1)
-    information = (total_entropy - within).clamp_min(0.0) * (count.squeeze(-1) > 0)
-    return Posterior(
-        mean.to(dtype), std.to(dtype), total_entropy.to(dtype), information.to(dtype), dead.to(dtype), "log-moments"
-    )
+    return Posterior.of_masks(mean, std, within, alive.any(-1), dead, log_prior, "log-moments")
