@@ -68,7 +68,7 @@ class Moments:
         if self.method == "bounds":
             raise ValueError(
                 f"these moments are bounds ({self.reason}), and bounds say nothing of the posterior; use "
-                "monte_carlo_dropout, which takes no uncertain leaves, or tdi with a larger budget, if that is the reason"
+                "monte_carlo_dropout, which takes no uncertain leaves, or tdi with a larger budget if that is why"
             )
         if self.covariance == "upper":
             raise ValueError(
