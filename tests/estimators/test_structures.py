@@ -16,8 +16,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 import socratic
 from socratic.circuit import Circuit, Graph
+from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.errors import ModelFileError
-from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitOutlierDetector, load_classifier
+from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitOutlierDetector, load_classifier, storage
 from socratic.estimators.building import STRUCTURES, image_shape
 from tests.estimators.test_classifier import mixed_frame
 
@@ -303,3 +304,88 @@ def test_learnspn_is_as_accurate_as_a_forest(load: Any) -> None:
     circuit, forest = (float(np.mean(scores[name])) for name in ("circuit", "forest"))
     print(f"{load.__name__}: circuit {circuit:.3f}, forest {forest:.3f}")
     assert circuit > forest - 0.02
+
+
+def repeated_table(n: int = 3000) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows of which nearly half are alike, and labels that depend on the first column."""
+    rng = np.random.default_rng(0)
+    values = rng.random((n, 10)) < 0.08
+    return pd.DataFrame(values, columns=list("abcdefghij")), (rng.random(n) < np.where(values[:, 0], 0.8, 0.3)).astype(
+        int
+    )
+
+
+def test_copies_of_a_row_are_held_out_one_by_one() -> None:
+    """Frequencies, densities and the share of refused rows are those of the rows, not of the distinct ones."""
+    table, labels = repeated_table()
+    model = CircuitClassifier(structure="chow-liu", random_state=1).fit(table, labels)
+    np.testing.assert_allclose(model.class_prior_, np.bincount(labels) / len(labels), atol=0.002)
+    usual = float(np.exp(model.score_samples(table.iloc[:1] & False))[0])
+    assert usual == pytest.approx(float((~table.to_numpy()).all(1).mean()), abs=0.03)
+    assert model.reject(table).mean() <= 0.07
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-1.0, "sample_weight must hold numbers of at least 0, and not only 0"),
+        (0.5, "structure='learnspn' takes whole numbers as sample_weight.*got 0.5"),
+        (1e12, "structure='learnspn' repeats rows by their sample_weight, up to 5,000,000 rows"),
+    ],
+)
+@pytest.mark.parametrize("estimator", [CircuitDensity, CircuitOutlierDetector])
+def test_weights_are_judged_as_they_are_given(estimator: type, weight: float, message: str) -> None:
+    table, _ = repeated_table(60)
+    with pytest.raises(ValueError, match=message):
+        estimator(structure="learnspn").fit(table, sample_weight=np.full(60, weight))
+
+
+def test_image_shapes_are_for_spatial_structures() -> None:
+    table, labels = repeated_table(60)
+    with pytest.raises(ValueError, match="image_shape is for structure='spatial'; got structure='random'"):
+        CircuitClassifier(structure="random", image_shape=(2, 5)).fit(table, labels)
+
+
+def test_sizes_may_be_numpys_numbers(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).random((60, 16)), np.arange(60) % 2
+    shape = (np.int64(4), np.int64(4))
+    model = CircuitClassifier(structure="spatial", image_shape=shape, n_sums=np.int64(3), n_epochs=2).fit(x, y)
+    model.save(tmp_path / "model.socratic")
+    loaded = load_classifier(tmp_path / "model.socratic")
+    assert list(loaded.image_shape) == [4, 4]
+    assert loaded.n_sums == 3
+    np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
+
+
+def test_frames_without_names_give_frames() -> None:
+    table = pd.DataFrame({0: ["x", "y"] * 30, 1: [True, False] * 30})
+    drawn = CircuitDensity(structure="chow-liu", random_state=0).fit(table).sample(5, random_state=0)
+    assert list(drawn.columns) == ["0", "1"]
+    assert set(drawn["0"]) <= {"x", "y"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("classes",), None),
+        (("fitted", "n_features_in_"), 0),
+        (("fitted", "dropout_"), 2.5),
+        (("fitted", "rejection_rate_"), None),
+        (("parameters", "masks"), "zz"),
+        (("table", 0, "scale"), 0.0),
+        (("table", 0, "mean"), "zz"),
+        (("feature_names",), ["a"]),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(tmp_path: Path, path: tuple[Any, ...], value: Any) -> None:
+    table, labels = repeated_table(200)
+    file = tmp_path / "model.socratic"
+    CircuitClassifier(structure="learnspn", random_state=0).fit(table, labels).save(file)
+    tensors, config = read_tensors(file, storage.FORMAT, storage.VERSION)
+    part = config
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    write_tensors(file, storage.FORMAT, storage.VERSION, tensors, config)
+    with pytest.raises(ModelFileError, match="is damaged: it does not describe a classifier"):
+        load_classifier(file)

@@ -114,11 +114,13 @@ def fit_circuit(
     return circuit, history
 
 
-def check_structure(structure: str, weight: np.ndarray) -> None:
-    """Raise unless there is such a structure and it takes these weights (N,) of rows."""
-    check_choice("structure", structure, STRUCTURES)
-    if structure in LEARNED:
-        check_whole_weights(structure, weight)
+def check_structure(settings: Any, weight: np.ndarray) -> None:
+    """Raise unless there is such a structure as the attributes of ``settings`` say, for these weights (N,) of rows."""
+    check_choice("structure", settings.structure, STRUCTURES)
+    if settings.image_shape is not None and settings.structure != "spatial":
+        raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
+    if settings.structure in LEARNED:
+        check_whole_weights(settings.structure, weight)
 
 
 def image_shape(shape: Sequence[int] | None, n_features: int) -> tuple[int, int, int]:

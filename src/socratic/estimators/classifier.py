@@ -13,14 +13,14 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
-from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.posterior import POSTERIORS, circuit_posterior
@@ -191,9 +191,8 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if (weight < 0).any() or not weight.any():
-            raise ValueError("sample_weight must hold numbers of at least 0, and not only 0")
+        weight = check_weights(sample_weight, X)
+        check_structure(self, weight)
         self.classes_, labels = np.unique(np.asarray(y)[weight > 0], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present; got {self.classes_[0]!r} alone")
@@ -201,7 +200,6 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         codes_of[weight > 0] = labels
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, codes_of, weight, self.leaf)
-        check_structure(self.structure, prepared.weight)
         split = self._split(prepared.labels, rng)
         self.table_, rows = prepared.standardise(split.train)
         with threads(self.n_jobs):

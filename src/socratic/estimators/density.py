@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice
+from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
-from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Prepared, Split, prepare, split_rows
@@ -97,7 +97,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitDensity:  # noqa: ARG002, N803
         """Learn the distribution of the rows of ``X``."""
         raw = check_columns(self, X, reset=True)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = check_weights(sample_weight, X)
+        check_structure(self, weight)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
         split = split_density(self, prepared, 0.0, rng)
@@ -138,9 +139,9 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
 
 def split_density(settings: Any, prepared: Prepared, calibration_fraction: float, rng: np.random.Generator) -> Split:
     """Hold rows out as the attributes of ``settings`` say, none to stop on if nothing is trained."""
-    check_structure(settings.structure, prepared.weight)
-    fraction = 0.0 if settings.structure in LEARNED else float(settings.validation_fraction)
-    return split_rows(prepared.labels, fraction, calibration_fraction, rng)
+    fraction = check_rate("validation_fraction", settings.validation_fraction)
+    calibration = check_rate("calibration_fraction", calibration_fraction)
+    return split_rows(prepared.labels, 0.0 if settings.structure in LEARNED else fraction, calibration, rng)
 
 
 def fit_density(

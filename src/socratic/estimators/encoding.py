@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
-from sklearn.utils.validation import _check_feature_names, _check_n_features
+from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight
 from torch import Tensor
 
 from socratic.estimators.tables import RawTable, raw_table
@@ -17,6 +18,14 @@ def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:
     _check_feature_names(estimator, x, reset=reset)
     _check_n_features(estimator, _Shaped(raw), reset=reset)
     return raw
+
+
+def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
+    """The weight of each row (N,), 1 if none are given."""
+    weight: np.ndarray = _check_sample_weight(sample_weight, x, dtype=np.float64)
+    if (weight < 0).any() or not weight.any():
+        raise ValueError("sample_weight must hold numbers of at least 0, and not only 0")
+    return weight
 
 
 def encode_rows(estimator: Any, x: Any) -> Tensor:

@@ -104,11 +104,14 @@ class GenerativeMixin:
         drawn = sample(self.circuit_, n_samples, class_index=class_index, class_prior=prior, seed=_seed(random_state))
         columns = self.table_.decode(drawn.x.double().cpu().numpy())
         classes = drawn.classes.cpu().numpy()
-        if not hasattr(self, "feature_names_in_"):
+        names = getattr(self, "feature_names_in_", None)
+        if names is None and all(column.categories is None for column in self.table_.columns):
             return np.column_stack(columns).astype(np.float64), classes
         import pandas as pd
 
-        return pd.DataFrame(dict(zip(self.feature_names_in_, columns, strict=True))), classes
+        if names is None:  # a frame whose columns have no text as names
+            names = [column.name for column in self.table_.columns]
+        return pd.DataFrame(dict(zip(names, columns, strict=True))), classes
 
     def _prior_of_classes(self) -> list[float] | None:
         prior = getattr(self, "class_prior_", None)
@@ -118,7 +121,7 @@ class GenerativeMixin:
         names = [column.name for column in self.table_.columns]
         positions = []
         for column in [given] if isinstance(given, str | int) else given:
-            if column not in names and column not in range(len(names)):
+            if isinstance(column, bool) or (column not in names and column not in range(len(names))):
                 raise ValueError(
                     f"given names the column {column!r}, which is not in the data ({', '.join(names[:8])})"
                 )

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from socratic.circuit.graph import Graph
+from socratic.estimators.preparation import MOST_COPIES
 from socratic.estimators.tables import Table
 from socratic.learning.settings import Rows
 from socratic.learning.structure import chow_liu_tree, learn_class_spns
@@ -18,11 +19,10 @@ _SHOWN_COLUMNS = 5
 
 
 def learn_graph(structure: str, table: Table, train: Rows, seed: int) -> Graph:
-    """Learn a circuit with a root for each class from rows of whole-number weights, in float64."""
+    """Learn a circuit with a root for each class from rows of weight 1, in float64."""
     if structure == "chow-liu":
         _check_discrete(table)
-    copies = train.weight.numpy().round().astype(np.int64)
-    x, y = np.repeat(train.x.double().numpy(), copies, axis=0), np.repeat(train.y.numpy(), copies)
+    x, y = train.x.double().numpy(), train.y.numpy()  # whole-number weights have become rows
     if structure == "learnspn":
         roots = learn_class_spns(x, y, table.families, seed=seed)
     else:
@@ -37,6 +37,11 @@ def check_whole_weights(structure: str, weight: np.ndarray) -> None:
         raise ValueError(
             f"structure={structure!r} takes whole numbers as sample_weight: a row of weight 2 counts as two rows; got "
             f"{weight[wrong][0]:g} (round the weights, or use structure='random')"
+        )
+    if weight.sum() > max(len(weight), MOST_COPIES):
+        raise ValueError(
+            f"structure={structure!r} repeats rows by their sample_weight, up to {MOST_COPIES:,} rows; got "
+            f"{weight.sum():,.0f} (divide the weights, or use structure='random')"
         )
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from socratic.errors import check_rate
-from socratic.estimators.building import threads
+from socratic.estimators.building import check_structure, threads
 from socratic.estimators.density import fit_density, log_density, split_density
-from socratic.estimators.encoding import check_columns, encode_rows
+from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.preparation import prepare
 from socratic.uncertainty.conformal import Conformal
 
@@ -82,7 +82,8 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         """Learn the density of familiar rows, and where its lowest values lie."""
         rate = check_rate("rejection_rate", self.rejection_rate)
         raw = check_columns(self, X, reset=True)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = check_weights(sample_weight, X)
+        check_structure(self, weight)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
         split = split_density(self, prepared, float(self.calibration_fraction), rng)

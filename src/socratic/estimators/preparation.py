@@ -1,4 +1,4 @@
-"""Rows for training: in an order of their own, without duplicates, and split into parts."""
+"""Rows for training: in an order of their own, and split into parts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ MIN_HELD_OUT = 20
 """Fewer rows than this are not worth holding out."""
 
 
-class Canonical(NamedTuple):
-    """Distinct rows in an order that depends on their content alone."""
+MOST_COPIES = 5_000_000
+"""Rows that whole-number weights may become, unless more were given."""
 
-    kept: np.ndarray  # (M,): one row of the input for each distinct row
-    weight: np.ndarray  # (M,): the summed weight of its copies
+
+class Canonical(NamedTuple):
+    """Rows in an order that depends on their content alone."""
+
+    kept: np.ndarray  # (M,): a row of the input for each copy, or for each distinct row
+    weight: np.ndarray  # (M,): 1, or the summed weight of all copies
 
 
 @dataclass(frozen=True)
@@ -35,22 +39,26 @@ class Split:
 
 
 def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Canonical:
-    """Merge equal rows and order them by a digest of their content.
+    """Order rows by a digest of their content, those of weight 2 twice.
 
     Training then depends on which rows there are and how much they weigh, not on their order; a row of weight 2 is the
-    same as the row given twice, and one of weight 0 as none.
+    same as the row given twice, and one of weight 0 as none. Copies are rows of their own: they can be held out one by
+    one, as draws from the same population. Only where weights are no whole numbers, or too large, are they merged.
     """
     kept = np.flatnonzero(weight > 0)
     content = np.ascontiguousarray(np.column_stack([codes[kept], labels[kept]]) + 0.0)  # -0.0 becomes 0.0
     keys = np.array([hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in content], dtype="S16")
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(first))
+    if (total == np.round(total)).all() and total.sum() <= max(len(weight), MOST_COPIES):
+        copies = np.repeat(kept[first], total.astype(np.int64))
+        return Canonical(copies, np.ones(len(copies)))
     return Canonical(kept[first], total)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Distinct rows of a table, encoded but not yet standardised.
+    """Rows of a table, encoded but not yet standardised.
 
     Attributes
     ----------
@@ -82,7 +90,7 @@ class Prepared:
 
 
 def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, str] | None) -> Prepared:
-    """Choose leaf families and merge equal rows: nothing that follows depends on the order of rows."""
+    """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
     columns = fit_table(raw, weight > 0, leaf)
     codes = columns.encode(raw)
     distinct = canonical_rows(codes, labels, weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch
 from socratic.circuit.graph import Graph
 from socratic.circuit.graph_parts import graph_parts
 from socratic.circuit.storage import read_tensors, restore_circuit, restore_graph, write_tensors
-from socratic.errors import ModelFileError
+from socratic.errors import ModelFileError, check_choice, check_rate
 from socratic.estimators.classifier import CircuitClassifier
+from socratic.estimators.posterior import POSTERIORS
 from socratic.estimators.tables import Table
+from socratic.inference.results import MASK_KINDS
 from socratic.learning.settings import Epoch, History
 from socratic.uncertainty.detector import Detector
 
@@ -78,14 +81,30 @@ def load_classifier(path: str | Path, *, device: str = "cpu") -> CircuitClassifi
         epochs = tuple(Epoch(*row) for row in config["history"]["epochs"])
         model.history_ = History(epochs, config["history"]["best"])
         if config["feature_names"]:
-            model.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+            model.feature_names_in_ = np.array([str(name) for name in config["feature_names"]], dtype=object)
+        _check_fit(model)
     except ModelFileError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{source} is damaged: it does not describe a classifier ({error})") from error
-    if len(model.classes_) != model.circuit_.n_classes or len(model.table_.columns) != model.circuit_.n_features:
-        raise ModelFileError(f"{source} is damaged: its classes or columns do not fit its circuit")
     return model
+
+
+def _check_fit(model: CircuitClassifier) -> None:
+    """Raise ``ValueError`` unless the parts of a classifier fit together."""
+    n_classes, n_features = model.circuit_.n_classes, model.circuit_.n_features
+    if len(model.classes_) != n_classes or model.class_prior_.shape != (n_classes,):
+        raise ValueError("its classes do not fit its circuit")
+    names = getattr(model, "feature_names_in_", model.table_.columns)
+    if not n_features == len(model.table_.columns) == len(names) == model.n_features_in_:
+        raise ValueError("its columns do not fit its circuit")
+    for column in model.table_.columns:
+        if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
+            raise ValueError(f"the column {column.name!r} has no scale")
+    check_rate("dropout_", model.dropout_)
+    check_rate("rejection_rate_", model.rejection_rate_)
+    check_choice("masks", model.masks, MASK_KINDS)
+    check_choice("posterior", model.posterior, POSTERIORS)
 
 
 def _plain_parameters(model: CircuitClassifier) -> dict[str, Any]:
@@ -93,7 +112,14 @@ def _plain_parameters(model: CircuitClassifier) -> dict[str, Any]:
     plain = {}
     for name in inspect.signature(CircuitClassifier).parameters:
         value = getattr(model, name)
-        value = value.tolist() if isinstance(value, np.ndarray) else value
+        value = _plain(value)
         if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
             plain[name] = value
     return plain
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's, also in lists and tuples."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
