@@ -277,7 +277,7 @@ def test_bounds_give_no_posterior_and_no_covariance() -> None:
     assert moments.method == "bounds"
     assert "budget of 3 terms" in moments.reason
     assert moments.relative_covariance.isnan().all()
-    with pytest.raises(ValueError, match="use monte_carlo_dropout, or tdi with a larger budget"):
+    with pytest.raises(ValueError, match="use monte_carlo_dropout, which takes no uncertain leaves"):
         moments.posterior()
 
 
