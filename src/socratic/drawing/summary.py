@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from socratic.circuit import Circuit, Graph
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.graph import DEFAULT_BUDGET, choose_method
+from socratic.inference.graph import MomentSettings, choose_method
 from socratic.inference.graph.masks import masks_of
 from socratic.inference.moments import LAYERED_REASON
 from socratic.inference.results import MASK_KINDS, MaskKind
@@ -107,15 +107,8 @@ def _of_graph(graph: Graph, methods: bool) -> Summary:
         families[batch.family.name] += len(batch.variables)
     found: dict[MaskKind, tuple[str, str]] = {}
     for kind in MASK_KINDS if methods else ():
-        choice = choose_method(
-            graph,
-            masks_of(graph, kind, root_dropout=False),
-            (kind, False, False),
-            "exact",
-            dropped=True,
-            uncertain_leaves=False,
-            budget=DEFAULT_BUDGET,
-        )
+        settings = MomentSettings(dropout=0.5, masks=kind, root_dropout=False)  # any rate above 0: wiring alone decides
+        choice = choose_method(graph, masks_of(graph, kind, root_dropout=False), settings)
         found[kind] = (choice.method, choice.reason)
     return Summary(
         kind="Graph",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -63,18 +63,14 @@ def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
     )
 
 
-class Trainer(Protocol):
-    """How an estimator trains a circuit on rows that are on its device."""
+class Training(NamedTuple):
+    """A circuit to train in place, the rows for it on its device, its sizes, and whom to tell of each epoch."""
 
-    def __call__(
-        self,
-        circuit: Circuit,
-        train: Rows,
-        validation: Rows | None,
-        sizes: Sizes,
-        progress: Callable[[Epoch], None] | None,
-    ) -> History:
-        """Train ``circuit`` in place."""
+    circuit: Circuit
+    train: Rows
+    validation: Rows | None
+    sizes: Sizes
+    progress: Callable[[Epoch], None] | None
 
 
 def fit_circuit(
@@ -83,7 +79,7 @@ def fit_circuit(
     n_classes: int,
     train: Rows,
     validation: Rows | None,
-    trainer: Trainer,
+    trainer: Callable[[Training], History],
     seed: int,
 ) -> tuple[Circuit | Graph, History]:
     """A circuit as the attributes of ``settings``, an estimator, say: built and trained, or learned from the rows.
@@ -109,7 +105,7 @@ def fit_circuit(
     circuit.to(device)
     with progress_bar(settings.verbose, sizes.n_epochs, "training") as progress:
         held_out = None if validation is None else validation.to(device)
-        history = trainer(circuit, train.to(device), held_out, sizes, progress)
+        history = trainer(Training(circuit, train.to(device), held_out, sizes, progress))
     full_precision(circuit)
     return circuit, history
 

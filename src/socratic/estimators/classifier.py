@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
-from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
+from socratic.estimators.building import Training, check_structure, fit_circuit, threads
 from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
@@ -27,7 +27,7 @@ from socratic.estimators.posterior import POSTERIORS, circuit_posterior
 from socratic.estimators.preparation import Split, prepare, split_rows
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.gradient import fit_gradient
-from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+from socratic.learning.settings import History, Rows, TrainingSettings
 from socratic.uncertainty.detector import DETECTORS, fit_detector
 from socratic.uncertainty.rates import choose_rate
 from socratic.uncertainty.synthetic import synthetic_shifts
@@ -267,32 +267,26 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
         self.class_prior_ = self._prior(train)
 
-        def trainer(
-            circuit: Circuit,
-            train: Rows,
-            validation: Rows | None,
-            sizes: Sizes,
-            progress: Callable[[Epoch], None] | None,
-        ) -> History:
+        def trainer(job: Training) -> History:
             settings = TrainingSettings(
-                n_epochs=sizes.n_epochs,
-                batch_size=sizes.batch_size,
+                n_epochs=job.sizes.n_epochs,
+                batch_size=job.sizes.batch_size,
                 learning_rate=self.learning_rate,
                 cross_entropy_weight=self.cross_entropy_weight,
                 dropout=self.training_dropout,
                 leaf_dropout=self.leaf_dropout,
-                patience=None if validation is None else self.early_stopping,
+                patience=None if job.validation is None else self.early_stopping,
                 seed=seed,
             )
             checkpoint = None if self.checkpoint is None else Path(self.checkpoint)
             return fit_gradient(
-                circuit,
-                train,
+                job.circuit,
+                job.train,
                 settings,
-                self._log_prior(circuit),
-                validation=validation,
+                self._log_prior(job.circuit),
+                validation=job.validation,
                 checkpoint=checkpoint,
-                progress=progress,
+                progress=job.progress,
             )
 
         self.circuit_, self.history_ = fit_circuit(

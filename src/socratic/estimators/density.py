@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
-from socratic.estimators.building import Sizes, check_structure, fit_circuit, threads
+from socratic.estimators.building import Training, check_structure, fit_circuit, threads
 from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.learned import LEARNED
@@ -23,7 +23,7 @@ from socratic.estimators.preparation import Prepared, Split, prepare, split_rows
 from socratic.estimators.tables import Table
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
-from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+from socratic.learning.settings import History, Rows, TrainingSettings
 
 OPTIMISERS = ("em", "adam")
 
@@ -150,13 +150,8 @@ def fit_density(
     """A circuit of one class as the attributes of ``settings`` say (a density's or outlier detector's)."""
     check_choice("optimiser", settings.optimiser, OPTIMISERS)
 
-    def trainer(
-        circuit: Circuit,
-        train: Rows,
-        validation: Rows | None,
-        sizes: Sizes,
-        progress: Callable[[Epoch], None] | None,
-    ) -> History:
+    def trainer(job: Training) -> History:
+        circuit, train, validation, sizes, progress = job
         if settings.optimiser == "em":
             return fit_em(circuit, train, n_epochs=sizes.n_epochs, validation=validation, progress=progress)
         training = TrainingSettings(

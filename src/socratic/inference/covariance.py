@@ -12,6 +12,7 @@ instead of the 2 S^6 of the sum as written.
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import torch
@@ -72,6 +73,17 @@ class Children(NamedTuple):
 def saturation(dtype: torch.dtype) -> float:
     """Where relative covariances are cut off, so that products of two stay finite."""
     return float(torch.finfo(dtype).max) ** 0.25
+
+
+def warn_of_saturation(peaks: list[Tensor], rows: Tensor, kind: str, stacklevel: int) -> None:
+    """Warn if the largest variances, ``peaks``, say that some were cut off in what ``rows`` were asked about."""
+    if not is_recording(rows) and any(bool(peak >= saturation(peak.dtype)) for peak in peaks):
+        warnings.warn(
+            f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
+            f"use {kind}.double() or a smaller dropout",
+            RuntimeWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def variances(covariance: Tensor | None, like: Tensor) -> Tensor:

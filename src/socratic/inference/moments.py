@@ -17,7 +17,6 @@ covariance of sums and products in RAT structures.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -33,18 +32,18 @@ from socratic.inference.covariance import (
     join_covariances,
     join_variances,
     multiply,
-    saturation,
     sum_covariance,
     sum_variance,
     variances,
+    warn_of_saturation,
 )
-from socratic.inference.graph import DEFAULT_BUDGET, graph_moments
+from socratic.inference.graph import DEFAULT_BUDGET, MomentSettings, graph_moments
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.likelihood import LogValues, Products, join_repetitions, sum_products
 from socratic.inference.results import COVARIANCE_KINDS, MASK_KINDS, CovarianceKind, MaskKind, Method, Moments
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
 from socratic.inference.walk import walk
-from socratic.numerics import finite_or_zero, is_recording, log_or_dead, sqrt_or_zero
+from socratic.numerics import finite_or_zero, log_or_dead, sqrt_or_zero
 
 LAYERED_REASON = "nodes share randomness only within their region"
 """Why the moments of a tensor circuit are exact."""
@@ -116,10 +115,6 @@ class MomentAlgebra:
         join = join_covariances if self.covariance == "exact" else join_variances
         return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
 
-    def saturated(self) -> bool:
-        """Whether a variance was cut off somewhere."""
-        return any(bool(peak >= saturation(peak.dtype)) for peak in self.peaks)
-
 
 def tdi(
     circuit: Circuit | Graph,
@@ -175,17 +170,9 @@ def tdi(
     if isinstance(circuit, Graph):
         if leaf_covariance is not None:
             raise ValueError("leaf_covariance is for circuits with regions; the leaves of a graph take leaf_variance")
-        return graph_moments(
-            circuit,
-            rows,
-            dropout=dropout,
-            masks=masks,
-            covariance=covariance,
-            root_dropout=root_dropout,
-            leaf_variance=leaf_variance,
-            budget=DEFAULT_BUDGET if budget is None else check_count("budget", budget, minimum=0),
-            chunk_size=chunk_size,
-        )
+        budget = DEFAULT_BUDGET if budget is None else check_count("budget", budget, minimum=0)
+        settings = MomentSettings(dropout, masks, root_dropout, covariance, leaf_variance, budget, chunk_size)
+        return graph_moments(circuit, rows, settings)
     if budget is not None:
         raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
     leaf_uncertainty = LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance)
@@ -202,13 +189,7 @@ def tdi(
 
     parts = map_chunks(query, len(rows), chunk_rows(circuit, entries, chunk_size))
     log_mean, relative = (torch.cat(part) for part in zip(*parts, strict=True))
-    if not is_recording(rows) and algebra.saturated():
-        warnings.warn(
-            f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
-            "use circuit.double() or a smaller dropout",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    warn_of_saturation(algebra.peaks, rows, "circuit", stacklevel=3)
     method: Method = "layered" if covariance == "exact" else covariance
     reason = f"{covariance=} was asked for"
     if covariance == "exact":

@@ -6,7 +6,7 @@ from typing import Any
 
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count, check_rate
-from socratic.inference.graph import DEFAULT_BUDGET, graph_node_moments
+from socratic.inference.graph import DEFAULT_BUDGET, MomentSettings, graph_node_moments
 from socratic.inference.results import MASK_KINDS, MaskKind, NodeMoments
 from socratic.inference.rows import check_circuit, check_rows
 
@@ -40,11 +40,5 @@ def node_moments(
     check_circuit(graph)
     if not isinstance(graph, Graph):
         raise ValueError("node_moments takes a Graph; of a Circuit pass circuit.to_graph()")
-    return graph_node_moments(
-        graph,
-        check_rows(graph, x),
-        dropout=check_rate("dropout", dropout),
-        masks=masks,
-        root_dropout=root_dropout,
-        budget=check_count("budget", budget, minimum=0),
-    )
+    rate, most = check_rate("dropout", dropout), check_count("budget", budget, minimum=0)
+    return graph_node_moments(graph, check_rows(graph, x), MomentSettings(rate, masks, root_dropout, budget=most))

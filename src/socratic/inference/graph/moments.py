@@ -6,21 +6,20 @@ Means are exact on every graph: dropping an edge with probability p multiplies i
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.inference.covariance import saturation
+from socratic.inference.covariance import saturation, warn_of_saturation
 from socratic.inference.graph.evaluation import evaluate, gather, graph_values_per_row, tile_size
 from socratic.inference.graph.masks import Masks, masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
 from socratic.inference.graph.sharing import sharing_of
 from socratic.inference.results import CovarianceKind, MaskKind, Method, Moments, NodeMoments
 from socratic.inference.rows import chunk_rows, map_chunks
-from socratic.numerics import finite_or_zero, is_recording, sqrt_or_zero
+from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 DEFAULT_BUDGET = 200_000
 """Terms of a moment plan: some seconds to make it, and a megabyte for each row at most."""
@@ -36,94 +35,62 @@ class Choice(NamedTuple):
     plan: Plan | None = None
 
 
-def graph_moments(
-    graph: Graph,
-    rows: Tensor,
-    *,
-    dropout: float,
-    masks: MaskKind,
-    covariance: CovarianceKind,
-    root_dropout: bool,
-    leaf_variance: float | Tensor | None,
-    budget: int,
-    chunk_size: int | None,
-) -> Moments:
-    """Moments of the class likelihoods over dropout masks; arguments are checked by the caller."""
-    choice, log_mean, found = _compute(
-        graph,
-        rows,
-        dropout=dropout,
-        masks=masks,
-        covariance=covariance,
-        root_dropout=root_dropout,
-        leaf_variance=leaf_variance,
-        budget=budget,
-        chunk_size=chunk_size,
-        every_node=False,
-    )
+class MomentSettings(NamedTuple):
+    """Which moments of a graph are asked for; checked by the caller. See :func:`socratic.tdi`."""
+
+    dropout: float
+    masks: MaskKind
+    root_dropout: bool
+    covariance: CovarianceKind = "exact"
+    leaf_variance: float | Tensor | None = None
+    budget: int = DEFAULT_BUDGET
+    chunk_size: int | None = None
+    every_node: bool = False
+    """Whether variances of all nodes are asked for, or covariances of the roots."""
+
+
+def graph_moments(graph: Graph, rows: Tensor, settings: MomentSettings) -> Moments:
+    """Moments of the class likelihoods over dropout masks."""
+    choice, log_mean, found = _compute(graph, rows, settings)
     return Moments(
         log_mean,
         _class_matrix(choice.method, found[0]),
-        dropout,
-        masks,
-        covariance,
-        root_dropout,
+        settings.dropout,
+        settings.masks,
+        settings.covariance,
+        settings.root_dropout,
         choice.method,
         choice.reason,
         (found[0], found[1]) if choice.method == "bounds" else None,
     )
 
 
-def graph_node_moments(
-    graph: Graph, rows: Tensor, *, dropout: float, masks: MaskKind, root_dropout: bool, budget: int
-) -> NodeMoments:
-    """Moments of every node over dropout masks; arguments are checked by the caller."""
-    choice, log_mean, found = _compute(
-        graph,
-        rows,
-        dropout=dropout,
-        masks=masks,
-        covariance="exact",
-        root_dropout=root_dropout,
-        leaf_variance=None,
-        budget=budget,
-        chunk_size=None,
-        every_node=True,
-    )
+def graph_node_moments(graph: Graph, rows: Tensor, settings: MomentSettings) -> NodeMoments:
+    """Moments of every node over dropout masks."""
+    choice, log_mean, found = _compute(graph, rows, settings._replace(every_node=True))
     # A value that is exact is both of its bounds.
-    return NodeMoments(log_mean, (found[0], found[-1]), dropout, masks, root_dropout, choice.method, choice.reason)
+    return NodeMoments(
+        log_mean,
+        (found[0], found[-1]),
+        settings.dropout,
+        settings.masks,
+        settings.root_dropout,
+        choice.method,
+        choice.reason,
+    )
 
 
-def _compute(
-    graph: Graph,
-    rows: Tensor,
-    *,
-    dropout: float,
-    masks: MaskKind,
-    covariance: CovarianceKind,
-    root_dropout: bool,
-    leaf_variance: float | Tensor | None,
-    budget: int,
-    chunk_size: int | None,
-    every_node: bool,
-) -> tuple[Choice, Tensor, list[Tensor]]:
+def _compute(graph: Graph, rows: Tensor, settings: MomentSettings) -> tuple[Choice, Tensor, list[Tensor]]:
     """The method, log-means (N, C) and what the method finds of the roots, or of every node (N, M).
 
     Found are relative covariances (N, C, C) by a plan, of every node its variance alone; variances (N, C) without
     one; for bounds two of them.
     """
-    known = masks_of(graph, masks, root_dropout)
-    prior = _leaf_prior(graph, rows, leaf_variance)
-    choice = choose_method(
-        graph,
-        known,
-        (masks, root_dropout, every_node),
-        covariance,
-        dropped=dropout > 0.0,
-        uncertain_leaves=prior is not None,
-        budget=budget,
-    )
-    numbers = torch.arange(graph.n_nodes, device=graph.device) if every_node else graph.root_numbers
+    dropout = settings.dropout
+    known = masks_of(graph, settings.masks, settings.root_dropout)
+    prior = _leaf_prior(graph, rows, settings.leaf_variance)
+    choice = choose_method(graph, known, settings)
+    numbers = torch.arange(graph.n_nodes, device=graph.device) if settings.every_node else graph.root_numbers
     masked = known.masked.to(rows.dtype)
     log_weights = graph.log_weights() + masked * math.log1p(-dropout)
     odds = masked * (dropout / (1.0 - dropout))
@@ -144,43 +111,28 @@ def _compute(
 
     entries = graph_values_per_row(graph)
     entries += 3 * graph.n_nodes if choice.plan is None else 7 * graph.n_edges + 2 * choice.plan.n_entries
-    parts = map_chunks(query, len(rows), chunk_rows(graph, entries, chunk_size))
+    parts = map_chunks(query, len(rows), chunk_rows(graph, entries, settings.chunk_size))
     log_mean, *found = (torch.cat(part) for part in zip(*parts, strict=True))
-    limit = saturation(rows.dtype)
-    if not is_recording(rows) and any(bool(peak >= limit) for peak in peaks):
-        warnings.warn(
-            f"relative variances above {limit:.1g} were cut off there; use graph.double() or a smaller dropout",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    warn_of_saturation(peaks, rows, "graph", stacklevel=5)
     return choice, log_mean, found
 
 
-def choose_method(
-    graph: Graph,
-    masks: Masks,
-    key: tuple[MaskKind, bool, bool],
-    covariance: CovarianceKind,
-    *,
-    dropped: bool,
-    uncertain_leaves: bool,
-    budget: int,
-) -> Choice:
+def choose_method(graph: Graph, masks: Masks, settings: MomentSettings) -> Choice:
     """Pick the cheapest exact method, or bounds.
 
-    Plans are kept with the graph: they depend on its wiring alone, and on ``key``, which holds the kind of masks,
-    whether roots have masks, and whether the plan is for every node or for the roots.
+    Plans are kept with the graph: they depend on its wiring alone, and on which moments are asked for.
     """
-    if covariance != "exact":
-        return Choice(covariance, f"{covariance=} was asked for")
-    if not dropped and not uncertain_leaves:
+    if settings.covariance != "exact":
+        return Choice(settings.covariance, f"covariance={settings.covariance!r} was asked for")
+    uncertain_leaves = settings.leaf_variance is not None
+    if settings.dropout == 0.0 and not uncertain_leaves:
         return Choice("tree", "nothing is random: there are no masks and leaves are certain")
-    full_key = ("moments", *key, uncertain_leaves, budget)
-    if full_key not in graph.derived:
+    key = ("moments", settings.masks, settings.root_dropout, settings.every_node, uncertain_leaves, settings.budget)
+    if key not in graph.derived:
         while len(graph.derived) >= _KEPT_PLANS:
             graph.derived.pop(next(iter(graph.derived)))  # the oldest
-        graph.derived[full_key] = _choose(graph, masks, uncertain_leaves, budget, every_node=key[2])
-    choice: Choice = graph.derived[full_key]
+        graph.derived[key] = _choose(graph, masks, uncertain_leaves, settings.budget, every_node=settings.every_node)
+    choice: Choice = graph.derived[key]
     return choice
 
 
