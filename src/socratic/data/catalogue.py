@@ -104,7 +104,9 @@ def load_images(
     if folder is None:
         if known is None:
             return _at_path(Path(name), split, size)
-        raise ValueError(f"folder must name the folder that {known!r} lies in; got None (on the command line: --data FOLDER)")
+        raise ValueError(
+            f"folder must name the folder that {known!r} lies in; got None (on the command line: --data FOLDER)"
+        )
     place = Path(folder)
     if not place.is_dir():
         raise FileNotFoundError(f"folder must be the folder of the image sets; there is none at {place}")
