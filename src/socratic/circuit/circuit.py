@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from socratic.circuit.base import CircuitModule
 from socratic.circuit.layers import PRODUCT_KINDS, ProductKind, SumProductLayer, normalise, normalise_jointly
 from socratic.circuit.layout import LayerPlan, plan_layout
 from socratic.circuit.leaves import LeafLayer
@@ -29,7 +29,7 @@ class Weights(NamedTuple):
     roots: list[Tensor]
 
 
-class Circuit(nn.Module):
+class Circuit(CircuitModule):
     """A smooth and decomposable circuit with one root per class.
 
     Queries (likelihood, moments, Monte Carlo dropout, ...) are functions over this small interface:
@@ -107,20 +107,6 @@ class Circuit(nn.Module):
         for layer in [*self.inner_layers(), *self.root_branches()]:
             layer.logits.normal_(generator=generator)
 
-    def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
-        """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
-
-        NaN is a missing value and is marginalised exactly. See
-        :func:`socratic.inference.likelihood.log_likelihood`.
-        """
-        from socratic.inference.likelihood import log_likelihood
-
-        return log_likelihood(self, x, chunk_size=chunk_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same as :meth:`log_likelihood`."""
-        return self.log_likelihood(x)
-
     def to_graph(self) -> Graph:
         """The same model as a graph of ``Leaf``, ``Product`` and ``Sum`` nodes that share what the circuit shares."""
         from socratic.circuit.graph import Graph
@@ -128,31 +114,10 @@ class Circuit(nn.Module):
 
         return Graph(unroll(self), self.n_features, dtype=self.dtype).to(self.device)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the circuit to ``path``; :func:`socratic.load` reads it back."""
-        from socratic.circuit.storage import save
-
-        save(self, path)
-
     @property
     def column_families(self) -> tuple[tuple[Family, ...], ...]:
         """The families of the leaves of each column, for checks of rows."""
         return tuple((family,) for family in self.leaves.families)
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of learnable parameters."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Floating-point type of the parameters."""
-        return next(self.parameters()).dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the parameters."""
-        return next(self.parameters()).device
 
     def to_config(self) -> dict[str, Any]:
         """Everything but the parameters, as plain data for a model file."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from socratic.circuit.base import CircuitModule
 from socratic.circuit.graph_leaves import GraphLeaves
 from socratic.circuit.levels import Levels, compile_levels
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
@@ -27,7 +27,7 @@ class _Snapshot(NamedTuple):
         return self
 
 
-class Graph(nn.Module):
+class Graph(CircuitModule):
     """A smooth and decomposable circuit of any shape, with one root for each class.
 
     Nodes are numbered: leaves first, then level by level (:mod:`socratic.circuit.levels`). Queries are functions over
@@ -99,26 +99,6 @@ class Graph(nn.Module):
         shifted = self.logits - top[self.sum_of_edge]
         total = self.logits.new_zeros(shape).index_add(0, self.sum_of_edge, torch.exp(shifted))
         return shifted - torch.log(total)[self.sum_of_edge]
-
-    def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
-        """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
-
-        NaN is a missing value and is marginalised exactly. See
-        :func:`socratic.inference.likelihood.log_likelihood`.
-        """
-        from socratic.inference.likelihood import log_likelihood
-
-        return log_likelihood(self, x, chunk_size=chunk_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same as :meth:`log_likelihood`."""
-        return self.log_likelihood(x)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to ``path``; :func:`socratic.load` reads it back."""
-        from socratic.circuit.storage import save
-
-        save(self, path)
 
     @property
     def roots(self) -> tuple[Node, ...]:
@@ -198,21 +178,6 @@ class Graph(nn.Module):
     def n_edges(self) -> int:
         """Number of edges from sums to children (E): each has a weight."""
         return len(self.logits)
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of learnable parameters."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Floating-point type of the parameters."""
-        return self.logits.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the parameters."""
-        return self.logits.device
 
     def extra_repr(self) -> str:
         """Sizes, for printing."""

@@ -1,0 +1,56 @@
+"""What every kind of circuit has."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from socratic.circuit.circuit import Circuit
+    from socratic.circuit.graph import Graph
+
+
+class CircuitModule(nn.Module):
+    """A module with one root for each class, whose forward pass is its log-likelihood."""
+
+    n_features: int
+    """Columns of the rows (V)."""
+    n_classes: int
+    """Class roots (C)."""
+
+    def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
+        """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
+
+        NaN is a missing value and is marginalised exactly. See :func:`socratic.log_likelihood`.
+        """
+        from socratic.inference.likelihood import log_likelihood
+
+        return log_likelihood(cast("Circuit | Graph", self), x, chunk_size=chunk_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same as :meth:`log_likelihood`."""
+        return self.log_likelihood(x)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the circuit to ``path``; :func:`socratic.load` reads it back."""
+        from socratic.circuit.storage import save
+
+        save(cast("Circuit | Graph", self), path)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of learnable parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return next(self.parameters()).device
