@@ -54,7 +54,9 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
     def monte_carlo(rows: Tensor) -> Answer:
         prior = torch.exp(model.log_prior)
         return Answer.of(
-            monte_carlo_dropout(model.circuit, rows, dropout=model.dropout, n_passes=n_passes, class_prior=prior)
+            monte_carlo_dropout(
+                model.circuit, rows, dropout=model.dropout, masks="unit", n_passes=n_passes, class_prior=prior
+            )
         )
 
     def density(rows: Tensor) -> Answer:
@@ -68,7 +70,7 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
         "TDI independent (as published)": partial(moments, masks="edge", covariance="independent"),
         "TDI exact, edge masks": partial(moments, masks="edge", covariance="exact"),
         "TDI exact, unit masks": partial(moments, masks="unit", covariance="exact"),
-        "log moments, unit masks": lambda rows: Answer.of(model.dropout_posterior(rows)),
+        "log moments, unit masks": lambda rows: Answer.of(model.dropout_posterior(rows, masks="unit")),
         f"Monte Carlo dropout, {n_passes} passes": monte_carlo,
         "log-likelihood": density,
         "combined detector": combined,

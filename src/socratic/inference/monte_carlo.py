@@ -26,7 +26,7 @@ def sample_log_likelihoods(
     x: Any,
     *,
     dropout: float = 0.2,
-    masks: MaskKind = "unit",
+    masks: MaskKind = "edge",
     n_passes: int = 100,
     leaf_dropout: float = 0.0,
     root_dropout: bool = False,
@@ -80,7 +80,7 @@ def monte_carlo_dropout(
     x: Any,
     *,
     dropout: float = 0.2,
-    masks: MaskKind = "unit",
+    masks: MaskKind = "edge",
     n_passes: int = 100,
     leaf_dropout: float = 0.0,
     root_dropout: bool = False,
@@ -98,9 +98,9 @@ def monte_carlo_dropout(
         Rows; NaN is a missing value.
     dropout : float
         Probability of dropping a child from a sum, in [0, 1).
-    masks : {"unit", "edge"}
-        One mask for each child, shared by all sums of its region (in a graph, by all sums over the same children),
-        or one for each edge.
+    masks : {"edge", "unit"}
+        One mask for each edge of each sum, or one for each child, shared by all sums of its region; see
+        :func:`~socratic.tdi`.
     n_passes : int
         Number of sampled masks.
     leaf_dropout : float

@@ -37,7 +37,7 @@ def dropout_posterior(
     x: Any,
     *,
     dropout: float = 0.2,
-    masks: MaskKind = "unit",
+    masks: MaskKind = "edge",
     method: PosteriorMethod = "auto",
     class_prior: Sequence[float] | Tensor | None = None,
     root_dropout: bool = False,
@@ -57,9 +57,9 @@ def dropout_posterior(
         Rows; NaN is a missing value.
     dropout : float
         Probability of dropping a child from a sum, in [0, 1).
-    masks : {"unit", "edge"}
-        One mask for each child, shared by all sums of its region (what dropout in a layer does), or one for each
-        edge of each sum.
+    masks : {"edge", "unit"}
+        One mask for each edge of each sum, or one for each child, shared by all sums of its region; see
+        :func:`~socratic.tdi`.
     method : {"auto", "log-moments", "expansion", "monte-carlo"}
         ``"log-moments"``: one deterministic pass that propagates mean and covariance of the log-likelihoods.
         ``"expansion"``: exact moments of the likelihoods and a second-order expansion (:func:`~socratic.tdi`), good

@@ -112,7 +112,7 @@ def test_bounds_have_no_expansion() -> None:
     x = torch.randn(2, 8)
     assert socratic.tdi(graph, x, masks="unit").method == "bounds"
     with pytest.raises(ValueError, match="these moments are bounds"):
-        socratic.dropout_posterior(graph, x, method="expansion")
+        socratic.dropout_posterior(graph, x, masks="unit", method="expansion")
 
 
 @pytest.mark.parametrize("masks", ["edge", "unit"])
