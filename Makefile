@@ -6,10 +6,10 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-slow lint graphviz benchmark results clean
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) torch numpy
-	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dev]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dev]" --editable "./experiments[dev]"
 	# The oracle of the corruptions asks for an OpenCV with windows, which needs system libraries; the one without does.
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps imagecorruptions-imaug
 	# cirkit asks for an older SciPy than the one tested with, and works with both.
@@ -47,7 +47,7 @@ benchmark: $(VENV)/.benchmarks
 
 # The results page of the documentation, from the records of the experiments.
 results: $(VENV)/.installed
-	$(BIN)/socratic experiment report benchmarks/results/experiments/* --markdown docs/results.md
+	$(BIN)/socratic-experiments report benchmarks/results/experiments/* --markdown docs/results.md
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache

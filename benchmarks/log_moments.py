@@ -22,13 +22,13 @@ from torch import Tensor
 import socratic
 from benchmarks.run import PAPER_SIZE, machine
 from benchmarks.timing import median_seconds, peak_memory_mb
-from socratic.experiments.circuits import CircuitModel
-from socratic.experiments.closeness import ERRORS, equivalent_passes, errors
-from socratic.experiments.settings import ExperimentSettings
-from socratic.experiments.workbench import Workbench
 from socratic.inference import posterior_methods
 from socratic.inference.log_moments import masks as mask_module
 from socratic.inference.log_moments import root as root_module
+from socratic_experiments.circuits import CircuitModel
+from socratic_experiments.closeness import ERRORS, equivalent_passes, errors
+from socratic_experiments.settings import ExperimentSettings
+from socratic_experiments.workbench import Workbench
 
 DROPOUT = 0.2
 N_PASSES = 20

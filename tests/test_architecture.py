@@ -18,16 +18,14 @@ CORE = ["errors", "files", "numerics", "distributions", "families", "structure",
 MAY_IMPORT: dict[str, set[str]] = {
     **{part: set(CORE[:place]) for place, part in enumerate(CORE)},
     "pages": {"errors", "files"},
-    "data": {"errors"},
-    "shifts": {"errors"},
+    "images": {"errors"},
     "uncertainty": {"errors", "numerics", "inference"},
     "interop": {*CORE},
     "drawing": {*CORE},
     "learning": {*CORE},
-    "estimators": {*CORE, "data", "uncertainty", "learning"},
+    "estimators": {*CORE, "images", "uncertainty", "learning"},
     # "": the package itself, for its version.
-    "experiments": {"", *CORE, "data", "shifts", "uncertainty", "learning", "estimators", "pages"},
-    "cli": {"", *CORE, "data", "shifts", "uncertainty", "learning", "estimators", "pages", "experiments"},
+    "cli": {"", *CORE, "images", "uncertainty", "learning", "estimators", "pages"},
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")
@@ -72,6 +70,10 @@ def test_every_part_has_its_place() -> None:
 
 def test_the_rules_have_no_circle() -> None:
     TopologicalSorter(MAY_IMPORT).prepare()  # raises if they had
+
+
+def test_the_package_does_not_know_its_experiments() -> None:
+    assert [path.name for path in PACKAGE.rglob("*.py") if "socratic_experiments" in path.read_text()] == []
 
 
 def test_import_is_light() -> None:

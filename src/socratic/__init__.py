@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from socratic import data as data
     from socratic import distributions as distributions
     from socratic import families as families
+    from socratic import images as images
     from socratic import interop as interop
-    from socratic import shifts as shifts
     from socratic.circuit import Circuit as Circuit
     from socratic.circuit import Graph as Graph
     from socratic.circuit import Leaf as Leaf
@@ -99,7 +98,7 @@ _HOMES = {
     "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu_tree", "learn_class_spns", "learn_spn"),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = ("data", "distributions", "families", "interop", "shifts")
+_MODULES = ("distributions", "families", "images", "interop")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604

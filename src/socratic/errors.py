@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["DataFileError", "ModelFileError", "check_choice", "check_count", "check_rate"]
+
 
 class ModelFileError(ValueError):
     """A model file that cannot be read: damaged, foreign, or of another format version."""

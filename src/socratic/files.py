@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+__all__ = ["replacing"]
+
 
 @contextmanager
 def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:

@@ -12,6 +12,22 @@ from typing import Any
 
 from socratic.files import replacing
 
+__all__ = [
+    "FAINT",
+    "INK",
+    "MARKERS",
+    "PALETTE",
+    "clean",
+    "figure_element",
+    "inline_svg",
+    "new_figure",
+    "page",
+    "png_uri",
+    "save_figure",
+    "table",
+    "write_page",
+]
+
 # Figures are drawn in the light colours. A page refers to them by their names and so can show them in dark.
 _LIGHT = {
     "paper": "#fdfdfc",

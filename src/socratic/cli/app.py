@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from socratic.cli.evaluate import evaluate
-from socratic.cli.experiment import app as experiment
 from socratic.cli.failures import run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
@@ -45,7 +44,6 @@ app.command()(fit)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(info)
-app.add_typer(experiment, name="experiment")
 
 
 @app.command()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
 from socratic.cli.failures import UserError, close_names
 
@@ -21,29 +20,6 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 FAMILIES = ("gaussian", "bernoulli", "categorical", "binomial")
 STRUCTURES = ("auto", "random", "spatial", "learnspn", "chow-liu")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
-
-
-class ManyValues(TyperCommand):
-    """A command whose repeatable options take several values at once: ``--seeds 0 1 2`` is ``--seeds 0 --seeds 1 ...``.
-
-    For commands without arguments, which such an option would swallow.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values."""
-        names = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        expanded: list[str] = []
-        current = None
-        for word in args:
-            if word.startswith("-") and len(word) > 1:
-                current = word if word in names else None
-                if current is None:
-                    expanded.append(word)
-            elif current is not None:
-                expanded += [current, word]
-            else:
-                expanded.append(word)
-        return super().parse_args(ctx, expanded)
 
 
 def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:

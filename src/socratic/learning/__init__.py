@@ -2,7 +2,7 @@
 
 from socratic.learning.checkpoint import Checkpoint
 from socratic.learning.em import fit_em
-from socratic.learning.gradient import fit_gradient
+from socratic.learning.gradient import fit_gradient, learning_rate_factor
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 
@@ -15,4 +15,5 @@ __all__ = [
     "fit_em",
     "fit_gradient",
     "initialise_leaves",
+    "learning_rate_factor",
 ]

@@ -1,0 +1,217 @@
+"""What results say in plain words: sentences chosen from the numbers by simple rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from socratic_experiments.reporting.paper import ACCURACY_TARGETS, AUROC_TARGETS, CORRUPTION_TARGET
+from socratic_experiments.reporting.shift_tables import (
+    FOLLOWS,
+    largest_accuracy_change,
+    rises_to,
+    severity_correlations,
+)
+from socratic_experiments.reporting.summaries import (
+    NO_DROPOUT,
+    PAPERS,
+    PUBLISHED,
+    TDI,
+    WITH_DROPOUT,
+    Record,
+    Series,
+    alone,
+    difference,
+    distinct,
+    of,
+    over_seeds,
+    plain,
+    select,
+    series_of,
+    set_title,
+)
+from socratic_experiments.reporting.tables import trains_of
+
+_GAIN = 2.0
+"""The paper's AUC doubles at least when TDI is added to its circuit."""
+
+
+def statements(records: Sequence[Record]) -> list[str]:
+    """Sentences on everything that the records tell."""
+    said = [_accuracy(records, train) for train in trains_of(records, "training")]
+    for train in trains_of(records, "ood"):
+        found = select(records, experiment="ood", train=train, role="unknown")
+        for name in distinct(found, "set"):
+            here = select(found, set=name)
+            where = f"{set_title(train)} against {set_title(name)}"
+            said += [
+                _best(here, where, AUROC_TARGETS.get((plain(train), plain(name)))),
+                _causes(here, where),
+                *(_papers_gain(here, where, model) for model in (WITH_DROPOUT, PAPERS)),
+                _sampling(here, where),
+                _below_chance(here, where),
+            ]
+    said += [_rotation(records, train) for train in trains_of(records, "rotation")]
+    said += [_corruption(records, train) for train in trains_of(records, "corruption")]
+    said += [_closeness(records, train) for train in trains_of(records, "closeness")]
+    return [sentence for sentence in said if sentence]
+
+
+def _accuracy(records: Sequence[Record], train: str) -> str:
+    found = select(records, experiment="training", train=train)
+    target = ACCURACY_TARGETS.get(plain(train))
+    stats = {model: over_seeds(select(found, model=model), "accuracy") for model in distinct(found, "model")}
+    circuits = [(one.mean, model) for model, one in stats.items() if one is not None and "circuit" in model]
+    if not circuits:
+        return ""
+    value, model = max(circuits)
+    end = "" if target is None else f", {'at least' if value >= target else 'below'} the {100 * target:.0f} % aimed at"
+    return (
+        f"The best circuit on {set_title(train)} ({model}) answers {100 * value:.1f} % of the test images rightly{end}."
+    )
+
+
+def _best(here: Sequence[Record], where: str, target: float | None) -> str:
+    areas = [(area.mean, one) for one in series_of(here) if (area := over_seeds(of(here, one), "auroc"))]
+    circuits = [pair for pair in areas if "circuit" in pair[1][0]]
+    networks = [pair for pair in areas if "circuit" not in pair[1][0]]
+    if not circuits:
+        return ""
+    parts = [f"the best circuit is {_named(*max(circuits))}"]
+    if networks:
+        parts.append(f"the best network is {_named(*max(networks))}")
+    end = ""
+    if target is not None:
+        end = f" The AUROC of {target:g} aimed at is {'reached' if max(circuits)[0] >= target else 'not reached'}."
+    return f"{where}: {'; '.join(parts)}.{end}"
+
+
+def _named(area: float, series: Series) -> str:
+    return f"{series[0]}, {series[1]} with an AUROC of {area:.3f}"
+
+
+def _causes(here: Sequence[Record], where: str) -> str:
+    """The two causes of a gain: inference on the same weights, and training."""
+    base, bare = alone(WITH_DROPOUT, here), alone(NO_DROPOUT, here)
+    parts = []
+    if base is not None and (moved := difference(select(here, model=base[0], method=TDI), of(here, base), "auroc")):
+        parts.append(f"on one set of weights {TDI} moves AUROC by {moved.text(signed=True)}")
+    if base is not None and bare is not None and (moved := difference(of(here, base), of(here, bare), "auroc")):
+        seeds = " (one seed)" if moved.n == 1 else ""
+        parts.append(f"training with dropout moves that of the circuit alone by {moved.text(signed=True)}{seeds}")
+    return f"{where}: {'; '.join(parts)}." if parts else ""
+
+
+def _papers_gain(here: Sequence[Record], where: str, model: str) -> str:
+    base = alone(model, here)
+    before = None if base is None else over_seeds(of(here, base), "paper_auc")
+    after = {name: over_seeds(select(here, model=model, method=name), "paper_auc") for name in (PUBLISHED, TDI)}
+    found = {name: value.mean for name, value in after.items() if value is not None}
+    if before is None or not found:
+        return ""
+    moves = ", ".join(f"{before.mean:.1f} -> {value:.1f} by {name}" for name, value in found.items())
+    if _GAIN * before.mean > 100.0:
+        return (
+            f"{where}, {model}: the paper's AUC is {before.mean:.0f} without TDI already, where the paper reports "
+            f"about 30, so that its gain of {_GAIN:g}x is out of reach; on the same weights {moves}."
+        )
+    appears = max(found.values()) >= _GAIN * before.mean
+    return (
+        f"{where}, {model}: the paper's gain of {_GAIN:g}x in its AUC {'appears' if appears else 'does not appear'} on "
+        f"the same weights ({moves})."
+    )
+
+
+def _sampling(here: Sequence[Record], where: str) -> str:
+    methods = distinct(select(here, model=WITH_DROPOUT), "method")
+    sampled = next((method for method in methods if method.startswith("Monte Carlo")), None)
+    if sampled is None:
+        return ""
+    ours, others = (select(here, model=WITH_DROPOUT, method=method) for method in (TDI, sampled))
+    gap = difference(ours, others, "auroc")
+    return "" if gap is None else f"{where}: {TDI} and {sampled} differ by {gap.text(signed=True)} in AUROC."
+
+
+def _below_chance(here: Sequence[Record], where: str) -> str:
+    areas = {one: over_seeds(of(here, one), "auroc") for one in series_of(here)}
+    below = [f"{one[0]}, {one[1]} ({area.mean:.3f})" for one, area in areas.items() if area and area.mean < 0.5]
+    if not below:
+        return ""
+    return f"{where}: unknown images look more familiar than known ones, by an AUROC below 0.5, to {_listed(below)}."
+
+
+def _rotation(records: Sequence[Record], train: str) -> str:
+    found = select(records, experiment="rotation", train=train, model=WITH_DROPOUT)
+    rises = {method: rises_to(select(found, method=method), 45) for method in distinct(found, "method")}
+    yes = [method for method, answer in rises.items() if answer]
+    no = [method for method, answer in rises.items() if answer is False]
+    parts = [f"rises with every step to 45 degrees by {_listed(yes)}"] if yes else []
+    parts += [f"does not always rise to 45 degrees by {_listed(no)}"] if no else []
+    if not parts:
+        return ""
+    change = largest_accuracy_change(select(records, experiment="rotation", train=train), (WITH_DROPOUT, TDI))
+    end = "" if change is None else f" {TDI} changes accuracy by at most {100 * change:.2f} points at any angle."
+    return f"{set_title(train)} turned: mean entropy of the circuit {' and '.join(parts)}.{end}"
+
+
+def _corruption(records: Sequence[Record], train: str) -> str:
+    everything = select(records, experiment="corruption", train=train)
+    found = select(everything, model=WITH_DROPOUT)
+    parts = []
+    for model in distinct(everything, "model"):
+        base = alone(model, everything)
+        for series in [one for one in ((model, TDI), base) if one is not None]:
+            one = of(everything, series)
+            if over_seeds(one, "entropy") and (series == (model, TDI) or "circuit" not in model):
+                values = severity_correlations(one)
+                count = sum(value >= FOLLOWS for value in values.values())
+                parts.append(f"{count} of {len(values)} by {series[0]}, {series[1]}")
+    if not parts:
+        return ""
+    said = "; ".join(parts)
+    return (
+        f"{set_title(train)} corrupted: mean entropy follows the severity (Spearman at least {FOLLOWS}) for {said}; "
+        f"{CORRUPTION_TARGET} were aimed at.{_not_followed(select(found, method=TDI))}"
+    )
+
+
+def _not_followed(found: Sequence[Record]) -> str:
+    """The corruptions whose severity entropy does not follow, with what they do to accuracy."""
+    missed = [name for name, value in severity_correlations(found).items() if not value >= FOLLOWS]
+    parts = []
+    for name in missed:
+        levels = [over_seeds(select(found, shift=name, level=level), "accuracy") for level in (0, 1, 5)]
+        told = " -> ".join("?" if level is None else f"{100 * level.mean:.0f}" for level in levels)
+        parts.append(f"{name} ({told})")
+    if not parts:
+        return ""
+    return f" Not by {TDI}: {', '.join(parts)}; in brackets the accuracy at severities 0, 1 and 5, in %."
+
+
+def _closeness(records: Sequence[Record], train: str) -> str:
+    """Where exact moments help, and where the step from them to the posterior fails."""
+    found = select(records, experiment="closeness", train=train)
+    parts = []
+    for model in distinct(found, "model"):
+        for masks in distinct(found, "masks"):
+            here = select(found, model=model, masks=masks)
+            exact, plain_ = (
+                over_seeds(select(here, method=name), "error_mean") for name in ("TDI exact", "circuit alone")
+            )
+            if exact is not None and plain_ is not None:
+                parts.append(
+                    (exact.mean < plain_.mean, f"{model}, {masks} masks ({exact.mean:.3f}, {plain_.mean:.3f})")
+                )
+    better, worse = ([text for closer, text in parts if closer is wanted] for wanted in (True, False))
+    said = []
+    if better:
+        said.append(f"closer to Monte Carlo dropout than the circuit alone is for {_listed(better)}")
+    if worse:
+        said.append(f"further from it for {_listed(worse)}")
+    if not said:
+        return ""
+    end = "errors of the mean in brackets"
+    return f"{set_title(train)}: the posterior that exact TDI leads to is {' and '.join(said)}; {end}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names)

@@ -1,0 +1,54 @@
+"""The work of ``socratic-experiments``: open the data, run, draw, and say what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from socratic.estimators.building import choose_device
+from socratic_experiments.closeness import run_closeness
+from socratic_experiments.console import Bars
+from socratic_experiments.ood import run_ood, run_sweep
+from socratic_experiments.records import Records
+from socratic_experiments.reporting.page import PAGE, write_report
+from socratic_experiments.samples import save_samples
+from socratic_experiments.settings import ExperimentSettings
+from socratic_experiments.shifted import run_corruption, run_rotation
+from socratic_experiments.workbench import Workbench
+
+EXPERIMENTS: dict[str, Callable[..., None]] = {
+    "ood": run_ood,
+    "sweep": run_sweep,
+    "closeness": run_closeness,
+    "rotation": run_rotation,
+    "corruption": run_corruption,
+}
+_RUN = ("data", "output", "seeds", "models", "device", "report")
+"""Options that do not decide what a figure is, but which are computed, where and from where."""
+
+
+def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
+    """Run one experiment with checked names of options and write its folder."""
+    root: Path = options["output"]
+    decisive = {name: value for name, value in options.items() if name not in _RUN}
+    settings = ExperimentSettings(**{**decisive, "unknown": tuple(decisive.get("unknown", ()))})
+    unusual = [value for value in (settings.normalise, settings.constants) if value not in ("train", "cifar")]
+    folder = root / "-".join([kind, Path(settings.train).name, *unusual])
+    device = choose_device(options["device"])
+    bench = Workbench.open(settings, options.get("data"), root / "models", device, Bars())
+    models = options.get("models")
+    bench.plan(models, options["seeds"], circuits_only=kind in ("closeness", "sweep"))
+    # Only now that all options have proved right: a folder keeps its settings.
+    records = Records(folder, {**settings.to_dict(), "images": bench.digest})
+    EXPERIMENTS[kind](bench, records, models, options["seeds"])
+    if options["report"]:
+        print(f"Report: {draw(kind, bench, folder)}")
+
+
+def draw(kind: str, bench: Workbench, folder: Path) -> Path:
+    """The figures and the page of an experiment."""
+    if kind in ("rotation", "corruption"):
+        save_samples(kind, bench.test.images, bench.settings.constants, folder)
+    write_report(folder)
+    return folder / PAGE

@@ -1,0 +1,287 @@
+"""What every experiment starts from: the images, the models, trained once and kept, and someone who watches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from socratic.circuit.storage import read_tensors, write_tensors
+from socratic.errors import ModelFileError, check_choice
+from socratic.images import Images
+from socratic_experiments.circuits import CircuitModel, build_circuit, train_circuit
+from socratic_experiments.data import like, load_images
+from socratic_experiments.measures import accuracy_of
+from socratic_experiments.methods import Model, methods_for
+from socratic_experiments.networks import NetworkModel, train_networks
+from socratic_experiments.settings import ABLATIONS, CircuitRecipe, ExperimentSettings, Recipe
+
+FORMAT, VERSION = "socratic.experiment-model", 1
+_MAX_HELD_OUT = 4000
+_SPLIT_SEED = 20230731
+"""Decides which training images are held out: the same for all models and seeds."""
+
+
+class Watch(Protocol):
+    """Told how far an experiment is."""
+
+    def stage(self, what: str, total: int) -> AbstractContextManager[Any]:
+        """Enter a stage of ``total`` steps."""
+        ...
+
+    def step(self, note: str = "") -> None:
+        """A step of the stage is done."""
+        ...
+
+
+class Unwatched:
+    """Nobody watches."""
+
+    def stage(self, what: str, total: int) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """Nothing."""
+        return nullcontext()
+
+    def step(self, note: str = "") -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workbench:
+    """The images of an experiment and its models.
+
+    Attributes
+    ----------
+    settings : ExperimentSettings
+    train, held_out, test : Images
+        To train on, to calibrate on, and to ask about.
+    unknown : tuple of Images
+        From elsewhere, in the shape of the training images.
+    whole_test : Images
+        All test images, for the accuracy of a model; ``test`` may be some of them.
+    n_classes : int
+    folder : Path
+        Where trained models are kept.
+    device : torch.device
+    watch : Watch
+    """
+
+    settings: ExperimentSettings
+    train: Images
+    held_out: Images
+    test: Images
+    unknown: tuple[Images, ...]
+    whole_test: Images
+    n_classes: int
+    folder: Path
+    device: torch.device
+    watch: Watch
+
+    @classmethod
+    def open(
+        cls,
+        settings: ExperimentSettings,
+        data: Path | None,
+        folder: Path,
+        device: torch.device,
+        watch: Watch | None = None,
+    ) -> Workbench:
+        """Read the images; ``data`` is the folder of all sets, ``folder`` that of the trained models."""
+        whole, test = _known_images(settings.train, data)
+        order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))[: settings.n_train]
+        n_held_out = min(_MAX_HELD_OUT, len(order) // 5)
+        if n_held_out < 3:
+            raise ValueError(f"n_train must leave at least 15 images; {settings.train!r} gives {len(order)}")
+        height, width, channels = whole.images.shape[1:]
+        unknown = [
+            like(load_images(name, data, "test", size=(height, width)), height, width, channels)
+            for name in settings.unknown
+        ]
+        names = [images.name.lower() for images in (whole, *unknown)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"unknown must name sets besides the training set, each once; got {name!r} twice")
+
+        def some(images: Images) -> Images:
+            if settings.n_images is None or settings.n_images >= len(images):
+                return images
+            # Spread over the whole set: folders of images come class by class.
+            return images.take(np.linspace(0, len(images) - 1, settings.n_images).astype(int))
+
+        return cls(
+            settings,
+            whole.take(order[n_held_out:]),
+            whole.take(order[:n_held_out]),
+            some(test),
+            tuple(some(images) for images in unknown),
+            test,
+            int(max(whole.labels.max(), test.labels.max())) + 1,
+            folder,
+            device,
+            watch or Unwatched(),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an image."""
+        height, width, channels = self.train.images.shape[1:]
+        return height, width, channels
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells the images apart from others of the same name."""
+        digest = hashlib.blake2b(digest_size=8)
+        for part in (self.train, self.held_out, self.test, *self.unknown):
+            digest.update(np.ascontiguousarray(part.images).data)
+            digest.update(part.labels.tobytes())
+        return digest.hexdigest()
+
+    def plan(self, models: Sequence[str] | None, seeds: Sequence[int], *, circuits_only: bool = False) -> list[Task]:
+        """The models to ask, each with its seeds; ablations take the first seed only, unless they are named."""
+        recipes = self.settings.recipes(self.shape)
+        for name in models or ():
+            check_choice("model", name, tuple(recipes))
+        tasks = [
+            Task(name, recipe, seed)
+            for name, recipe in recipes.items()
+            if (not models or name in models) and (isinstance(recipe, CircuitRecipe) or not circuits_only)
+            for seed in dict.fromkeys(seeds[:1] if name in ABLATIONS and not models else seeds)
+        ]
+        if not tasks:
+            raise ValueError(f"models must name a circuit here, such as 'circuit'; got {', '.join(models or ())}")
+        return tasks
+
+    def models(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Model, dict[str, Any]]]:
+        """Each model of a plan, trained or read from its file, and the record of its training."""
+        for task in tasks:
+            path = self.folder / f"{self._name(task)}.safetensors"
+            model, facts = self._read(path) if path.exists() else self._train(task, path)
+            yield task, model, {"experiment": "training", **task.names(self.settings.train), **facts}
+
+    def _train(self, task: Task, path: Path) -> tuple[Model, dict[str, Any]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        recipe = task.recipe
+        n_epochs = recipe.n_epochs * (1 if isinstance(recipe, CircuitRecipe) else recipe.n_members)
+        with self.watch.stage(f"{task.model}, seed {task.seed}: training", n_epochs):
+            model, seconds = self._fit(recipe, task.seed, path.with_suffix(".checkpoint"))
+        some = self.train.take(slice(0, 10000))
+        facts: dict[str, Any] = {
+            "method": "training",
+            "accuracy": self._accuracy(model, self.whole_test),
+            "train_accuracy": self._accuracy(model, some),
+            "seconds": seconds,
+            "n_parameters": model.n_parameters,
+            "n_epochs": recipe.n_epochs,
+            "inference_dropout": model.dropout,
+            "settings": asdict(recipe),
+            "device": device_name(self.device),
+        }
+        if isinstance(model, CircuitModel):
+            facts["detector_weights"] = model.detector.weights
+        tensors, config = model.to_state()
+        kind = "circuit" if isinstance(model, CircuitModel) else "network"
+        write_tensors(path, FORMAT, VERSION, tensors, {"kind": kind, "model": config, "facts": facts})
+        return model, facts
+
+    def _fit(self, recipe: Recipe, seed: int, checkpoint: Path) -> tuple[Model, float]:
+        if isinstance(recipe, CircuitRecipe):
+            return train_circuit(
+                recipe,
+                self.train,
+                self.held_out,
+                n_classes=self.n_classes,
+                seed=seed,
+                device=self.device,
+                checkpoint=checkpoint,
+                progress=lambda epoch: self.watch.step(f"loss {epoch.loss:.3f}"),
+            )
+        return train_networks(
+            recipe,
+            self.train,
+            n_classes=self.n_classes,
+            n_parameters=self._main_size(),
+            seed=seed,
+            device=self.device,
+            progress=lambda loss: self.watch.step(f"loss {loss:.3f}"),
+        )
+
+    def _read(self, path: Path) -> tuple[Model, dict[str, Any]]:
+        tensors, config = read_tensors(path, FORMAT, VERSION)
+        try:
+            if config["kind"] == "circuit":
+                return CircuitModel.from_state(path, tensors, config["model"], self.device), config["facts"]
+            return NetworkModel.from_state(tensors, config["model"], self.device), config["facts"]
+        except (LookupError, TypeError, RuntimeError) as error:
+            raise ModelFileError(f"{path} does not hold a model of an experiment ({error}); delete it") from error
+
+    def _accuracy(self, model: Model, images: Images) -> float:
+        first = next(iter(methods_for(model, 1).values()))
+        probabilities = first(model.rows(images.images)).probabilities
+        assert probabilities is not None
+        return accuracy_of(probabilities, images.labels)
+
+    def _main_size(self) -> int:
+        """Parameters of the main circuit."""
+        recipe = next(iter(self.settings.recipes(self.shape).values()))
+        assert isinstance(recipe, CircuitRecipe)
+        with torch.device("meta"):
+            return build_circuit(recipe, self.shape, self.n_classes, 0).n_parameters
+
+    def _name(self, task: Task) -> str:
+        """A file name that tells models apart which differ in anything that decides what they learn."""
+        images = hashlib.blake2b(np.ascontiguousarray(self.train.images).data, digest_size=8)
+        images.update(self.train.labels.tobytes())
+        decisive = [images.hexdigest(), asdict(task.recipe), task.seed, self._main_size(), self.n_classes]
+        digest = hashlib.blake2b(json.dumps(decisive).encode(), digest_size=4).hexdigest()
+        label = "".join(letter if letter.isalnum() else "-" for letter in task.model.replace("'", ""))
+        return f"{Path(self.settings.train).name}-{label}-{task.seed}-{digest}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model to train and ask: its name, recipe and seed."""
+
+    model: str
+    recipe: Recipe
+    seed: int
+
+    def names(self, train: str) -> dict[str, Any]:
+        """What names the model in records."""
+        return {"train": train, "model": self.model, "seed": self.seed}
+
+
+def _known_images(name: str, data: Path | None) -> tuple[Images, Images]:
+    """The training and the test images of a set, with the same numbers for the same classes.
+
+    A folder of images that is not divided is divided here: a fifth of it becomes test images.
+    """
+    train, test = load_images(name, data, "train"), load_images(name, data, "test")
+    if train.images.shape == test.images.shape and np.array_equal(train.images, test.images):
+        order = np.random.default_rng(_SPLIT_SEED).permutation(len(train))
+        train, test = train.take(np.sort(order[len(order) // 5 :])), train.take(np.sort(order[: len(order) // 5]))
+    if len(np.unique(train.labels)) < 2:
+        raise ValueError(f"train must be a set of at least two classes; {name!r} has one (a folder for each class?)")
+    if train.images.shape[1:] != test.images.shape[1:]:
+        test = like(test, *train.images.shape[1:])
+    missing = [label for label in test.classes if label not in train.classes]
+    if missing:
+        raise ValueError(f"the test images of {name!r} have a class {missing[0]!r} that its training images lack")
+    if test.classes != train.classes:
+        numbers = np.array([train.classes.index(label) for label in test.classes])
+        test = replace(test, labels=numbers[test.labels], classes=train.classes)
+    return train, test
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)

@@ -1,0 +1,212 @@
+"""Folders of images, one subfolder a class: CINIC-10, LSUN exports, or your own."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socratic.errors import DataFileError, check_choice, check_count
+from socratic.images.labelled import Images
+
+_SPLITS = {"train": ("train", "training"), "test": ("test", "testing"), "valid": ("valid", "val", "validation")}
+_SPLIT_NAMES = {name for names in _SPLITS.values() for name in names}
+_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".gif"}
+# What Pillow may take a file for: not the formats for which it starts another program.
+_FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
+_LONG_GREY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+_GREY = {"1", "L", "LA", "La", *_LONG_GREY}
+_WITH_ALPHA = {"LA", "La", "PA", "RGBA", "RGBa"}
+_CHUNK = 1024  # images decoded before errors are looked at
+_MAX_THREADS = 8
+
+
+def load_image_folder(
+    path: str | os.PathLike[str],
+    split: str | None = None,
+    *,
+    size: tuple[int, int] | None = None,
+    limit: int | None = None,
+) -> Images:
+    """Read a folder of PNG, JPEG, BMP, WebP, PPM, TIFF or GIF files; needs Pillow.
+
+    Each subfolder is a class and holds its images, at any depth. Classes are numbered in the order of their
+    folders' names, images follow in the order of their paths. Images beside class folders are left out; in a folder
+    without subfolders all images have label 0. Hidden files, and files with other endings, are ignored.
+
+    Images are grey if all files are, otherwise coloured. Of 16 bits the upper 8 count. What is transparent
+    becomes black, in part or entirely. Images are turned upright as their EXIF data say; of animations the first
+    frame is taken.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    split : str, optional
+        ``"train"``, ``"test"`` or ``"valid"``: the subfolder of this name (also ``val`` and the like) is read in
+        place of ``path``. A folder without such subfolders is read whole, for every split.
+    size : tuple of int, optional
+        Height and width that all images are resized to, whatever their proportions. Without it, all must have one size.
+    limit : int, optional
+        Read at most so many images, spread evenly over the folder.
+
+    Raises
+    ------
+    DataFileError
+        If a file is damaged, is no image, would unpack to more pixels than Pillow holds safe, or differs in size
+        from the first. The error names the file.
+    """
+    image_module = _pillow()
+    height_width = None if size is None else (check_count("height", size[0]), check_count("width", size[1]))
+    folder = _split_folder(Path(path), split)
+    classes = _subfolders(folder)
+    files = _labelled_files(folder, classes)
+    if not files:
+        raise FileNotFoundError(f"no images in {folder}: looked for files ending in {', '.join(sorted(_ENDINGS))}")
+    if limit is not None:
+        n_kept = min(check_count("limit", limit), len(files))
+        files = [files[place * len(files) // n_kept] for place in range(n_kept)]
+    paths, labels = [file for file, _ in files], [label for _, label in files]
+    # Set here, once: filters are shared by all threads.
+    with warnings.catch_warnings(), ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        warnings.simplefilter("error", image_module.DecompressionBombWarning)
+        images = _read_all(pool, paths, height_width)
+    names = tuple(entry.name for entry in classes)
+    return Images(images, np.array(labels, dtype=np.int64), Path(path).absolute().name, names)
+
+
+def _pillow() -> Any:
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise ImportError(
+            "load_image_folder needs Pillow to decode images; install it by: pip install pillow"
+        ) from error
+    return PIL.Image
+
+
+def _split_folder(path: Path, split: str | None) -> Path:
+    """The folder to read: that of the split where there are such."""
+    if split is not None:
+        check_choice("split", split, _SPLITS)
+    if not path.is_dir():
+        raise FileNotFoundError(f"path must be a folder of images; there is none at {path}")
+    subfolders = _subfolders(path)
+    split_folders = {folder.name.lower(): folder for folder in subfolders if folder.name.lower() in _SPLIT_NAMES}
+    if split is None:
+        if split_folders and len(split_folders) == len(subfolders):
+            names = ", ".join(folder.name for folder in split_folders.values())
+            raise ValueError(f"split must say which part of {path} to read, as it holds {names}; got None")
+        return path
+    found = [split_folders[name] for name in _SPLITS[split] if name in split_folders]
+    if not found and split_folders:
+        names = ", ".join(folder.name for folder in split_folders.values())
+        raise FileNotFoundError(f"no {split} images in {path}: looked for a folder {split}, found {names}")
+    return found[0] if found else path
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """Sorted by name, without hidden ones and what archives of macOS add."""
+    found = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name != "__MACOSX")
+    return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
+
+
+def _labelled_files(folder: Path, classes: list[Path]) -> list[tuple[Path, int]]:
+    if not classes:
+        return [(path, 0) for path in _images_in(folder.iterdir())]
+    return [
+        (path, label) for label, place in enumerate(classes) for path in sorted(_images_below(place), key=Path.as_posix)
+    ]
+
+
+def _images_below(folder: Path) -> Iterable[Path]:
+    for place, subfolders, names in os.walk(folder):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        yield from _images_in(Path(place, name) for name in names)
+
+
+def _images_in(paths: Iterable[Path]) -> list[Path]:
+    found = (path for path in paths if path.suffix.lower() in _ENDINGS and not path.name.startswith("."))
+    return sorted(path for path in found if path.is_file())
+
+
+def _read_all(pool: ThreadPoolExecutor, paths: list[Path], size: tuple[int, int] | None) -> np.ndarray:
+    """Images (N, H, W, C); their memory is taken once, after the headers of all files."""
+    grey = True
+    for start in range(0, len(paths), _CHUNK):
+        grey = all([grey, *pool.map(_is_grey, paths[start : start + _CHUNK])])
+    n_channels = 1 if grey else 3
+    height, width = size or _decode(paths[0], n_channels, None).shape[:2]
+    shape = (len(paths), height, width, n_channels)
+    try:
+        output = np.empty(shape, dtype=np.uint8)
+    except MemoryError as error:
+        raise DataFileError(
+            f"{len(paths)} images such as {paths[0]}, {height} x {width} pixels, do not fit into memory; "
+            "pass a smaller size=(H, W) or a limit to load_image_folder"
+        ) from error
+
+    def read(place: int) -> tuple[int, ...]:
+        image = _decode(paths[place], n_channels, size)
+        if image.shape == output.shape[1:]:
+            output[place] = image
+        return image.shape
+
+    for start in range(0, len(paths), _CHUNK):
+        places = range(start, min(start + _CHUNK, len(paths)))
+        for place, (found_height, found_width, _) in zip(places, pool.map(read, places), strict=True):
+            if (found_height, found_width) != (height, width):
+                raise DataFileError(
+                    f"all images must have one size; {paths[0]} has {height} x {width} pixels, {paths[place]} "
+                    f"{found_height} x {found_width}: pass size=(H, W) to load_image_folder to resize them"
+                )
+    return output
+
+
+def _is_grey(path: Path) -> bool:
+    return _with_image(path, lambda image: image.mode in _GREY)
+
+
+def _decode(path: Path, n_channels: int, size: tuple[int, int] | None) -> np.ndarray:
+    """The image (H, W, C) of a file, upright and resized."""
+    return _with_image(path, lambda image: _pixels(image, n_channels, size))
+
+
+def _with_image(path: Path, use: Callable[[Any], Any]) -> Any:
+    pillow = _pillow()
+    try:
+        with pillow.open(path, formats=_FORMATS) as image:
+            return use(image)
+    except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
+        raise DataFileError(
+            f"{path} declares more pixels than can be unpacked safely ({error}); remove it, or raise "
+            "PIL.Image.MAX_IMAGE_PIXELS if you trust it"
+        ) from error
+    except Exception as error:  # a damaged file can make Pillow raise almost anything
+        raise DataFileError(f"{path} is damaged or no image ({error}); replace or remove it") from error
+
+
+def _pixels(image: Any, n_channels: int, size: tuple[int, int] | None) -> np.ndarray:
+    import PIL.Image
+    import PIL.ImageOps
+
+    image.load()
+    image = PIL.ImageOps.exif_transpose(image)
+    mode = "L" if n_channels == 1 else "RGB"
+    if image.mode in _LONG_GREY:
+        values = np.asarray(image).astype(np.int64).clip(0, 65535)
+        image = PIL.Image.fromarray((values >> 8).astype(np.uint8))
+    elif image.mode in _WITH_ALPHA or "transparency" in image.info:
+        black = PIL.Image.new("RGBA", image.size, "black")
+        image = PIL.Image.alpha_composite(black, image.convert("RGBA"))
+    elif image.mode == "F":
+        raise ValueError("it holds real numbers, not bytes")
+    image = image.convert(mode)
+    if size is not None:
+        image = image.resize((size[1], size[0]), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(image.height, image.width, n_channels)

@@ -1,6 +1,0 @@
-"""Shifted images for evaluation: rotation, and the 15 common corruptions in five severities."""
-
-from socratic.shifts.corruptions import CORRUPTIONS, corrupt
-from socratic.shifts.rotation import rotate
-
-__all__ = ["CORRUPTIONS", "corrupt", "rotate"]
