@@ -49,6 +49,21 @@ def test_gradients_reach_every_parameter() -> None:
     assert torch.autograd.gradcheck(query, values)
 
 
+def test_products_of_one_child() -> None:
+    """They are their child, in gradients and expectations, too."""
+    plain = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 2.0))), (0.4, 0.6))
+    wrapped = Product((Sum((Product((Product((plain.children[0],)),)), plain.children[1]), plain.weights),))
+    graphs = [Graph(root, dtype=torch.float64) for root in (plain, wrapped)]
+    found = []
+    for graph in graphs:
+        graph.log_likelihood([[0.3], [-1.0]]).sum().backward()
+        expected = socratic.expectation(graph, [[torch.nan]])
+        found.append([*(value.grad for value in graph.parameters()), expected.mean, expected.variance])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+    assert float(found[1][-2]) == pytest.approx(0.6)
+
+
 def test_training_moves_towards_the_data() -> None:
     components = tuple(Product((Leaf(0, Normal(m, 1.0)), Leaf(1, Normal(-m, 1.0)))) for m in (-1.0, 0.0, 1.0))
     graph = Graph(Sum(components, (0.2, 0.3, 0.5)))

@@ -82,7 +82,8 @@ class _Evaluation(torch.autograd.Function):
         for block in reversed(levels.blocks):
             for tile in block.tiles(tile_size(n_rows)):
                 numbers = levels.children_of(tile)
-                share = flow[tile.start : tile.stop].unsqueeze(1).expand(*numbers.shape, n_rows)
+                own_flow = flow[tile.start : tile.stop].clone()  # what is added to the flow must not be a view of it
+                share = own_flow.unsqueeze(1).expand(*numbers.shape, n_rows)
                 if tile.is_sum:
                     own = finite_or_zero(values[tile.start : tile.stop]).unsqueeze(1)
                     terms = gather(values, numbers) + _of_tile(log_weights, tile)
