@@ -8,7 +8,7 @@ import torch
 
 import socratic
 from socratic.families import Binomial, Categorical, Gaussian
-from socratic.learning import Rows, fit_em, initialise_leaves
+from socratic.learning import Epoch, Rows, fit_em, initialise_leaves
 
 
 def rows_of(x: torch.Tensor) -> Rows:
@@ -62,6 +62,27 @@ def test_a_single_leaf_gets_the_maximum_likelihood() -> None:
     flag = circuit.leaves.distribution(0, 1, 0)
     assert (normal.mean, normal.variance) == (pytest.approx(1.0, abs=1e-2), pytest.approx(0.5, abs=1e-2))  # type: ignore[union-attr]
     assert flag.probability == pytest.approx(2 / 3, abs=1e-2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_the_best_epoch_is_kept(held_out: bool) -> None:
+    """Few rows are soon learned by heart: the validation rows become less likely, and training stops after the best."""
+    x = mixed(30)
+    validation = rows_of(mixed(200, seed=1)) if held_out else None
+    circuit, losses = density(), []
+
+    def watch(epoch: Epoch) -> None:
+        watched = x if validation is None else validation.x
+        losses.append(-float(circuit.log_likelihood(watched).detach().mean()) / circuit.n_features)
+
+    initialise_leaves(circuit, x)
+    history = fit_em(circuit, rows_of(x), n_epochs=25, validation=validation, progress=watch)
+    watched = x if validation is None else validation.x
+    kept = -float(circuit.log_likelihood(watched).detach().mean()) / circuit.n_features
+    assert kept == pytest.approx(min(losses), abs=1e-6)
+    assert losses[history.best] == pytest.approx(min(losses), abs=1e-6)
+    if held_out:
+        assert history.best < len(losses) - 1
 
 
 def test_weights_count_as_copies() -> None:

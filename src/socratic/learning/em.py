@@ -6,6 +6,7 @@ log-weight of that edge, and likewise for leaves; automatic differentiation of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -39,35 +40,65 @@ def fit_em(
     validation: Rows | None = None,
     progress: Callable[[Epoch], None] | None = None,
 ) -> History:
-    """Raise the likelihood of ``rows`` under a circuit of one class, in place.
+    """Raise the likelihood of ``rows`` under a circuit of one class, in place, and keep the best epoch's parameters.
 
     Every epoch is one full expectation step over all rows (in batches, to bound memory) and one maximisation step.
-    Stops early when the mean log-likelihood of the validation rows (of the rows themselves, without any) rises by
-    less than 1e-4 nats per variable.
+    Its ``loss`` is that of the rows before the maximisation, its ``validation_loss`` that of the validation rows
+    after it. The best epoch is the one after which the validation rows (the rows themselves, without any) are most
+    likely. Stops early when their mean log-likelihood rises by less than 1e-4 nats per variable.
     """
     if circuit.n_classes != 1:
         raise ValueError(f"expectation maximisation trains densities, circuits of one class; got {circuit.n_classes}")
     epochs: list[Epoch] = []
+    best = Best(circuit)
     for number in range(n_epochs):
         counts = Counts(circuit)
         total = 0.0
         for start in range(0, len(rows), batch_size):
             total += _accumulate(circuit, rows.take(torch.arange(start, min(start + batch_size, len(rows)))), counts)
-        _maximise(circuit, counts)
         loss = -total / float(rows.weight.sum()) / circuit.n_features
+        if validation is None and number > 0:
+            best.offer(number - 1, loss)
+        _maximise(circuit, counts)
         validation_loss = torch.nan
         if validation is not None:
-            with torch.no_grad():
-                values = circuit.log_likelihood(validation.x).squeeze(1)
-                mean = (values * validation.weight).sum() / validation.weight.sum()
-                validation_loss = -float(mean) / circuit.n_features
+            validation_loss = _mean_loss(circuit, validation)
+            best.offer(number, validation_loss)
         epochs.append(Epoch(number, loss, validation_loss))
         if progress is not None:
             progress(epochs[-1])
         watched = [epoch.loss if validation is None else epoch.validation_loss for epoch in epochs[-2:]]
         if len(watched) == 2 and watched[0] - watched[1] < 1e-4:
             break
-    return History(tuple(epochs), len(epochs) - 1)
+    if validation is None:
+        best.offer(len(epochs) - 1, _mean_loss(circuit, rows))
+    return History(tuple(epochs), best.restore())
+
+
+class Best:
+    """The parameters of the best epoch so far."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self._circuit = circuit
+        self._epoch, self._loss, self._state = 0, math.inf, circuit.state_dict()
+
+    def offer(self, epoch: int, loss: float) -> None:
+        """Keep the circuit's present parameters, those after ``epoch``, if their ``loss`` is the lowest."""
+        if loss < self._loss:
+            self._epoch, self._loss = epoch, loss
+            self._state = {name: value.clone() for name, value in self._circuit.state_dict().items()}
+
+    def restore(self) -> int:
+        """Give the circuit the best parameters; return the number of their epoch."""
+        self._circuit.load_state_dict(self._state)
+        return self._epoch
+
+
+@torch.no_grad()
+def _mean_loss(circuit: Circuit, rows: Rows) -> float:
+    """Mean negative log-likelihood of the rows, per variable."""
+    values = circuit.log_likelihood(rows.x).squeeze(1)
+    return -float((values * rows.weight).sum() / rows.weight.sum()) / circuit.n_features
 
 
 def _accumulate(circuit: Circuit, rows: Rows, counts: Counts) -> float:
