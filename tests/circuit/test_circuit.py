@@ -24,6 +24,35 @@ def test_weights_are_normalised() -> None:
     torch.testing.assert_close(per_class, torch.ones(3, dtype=torch.float64))
 
 
+def underflowing(n_features: int = 2) -> socratic.Circuit:
+    """A circuit whose roots live on a product of weight e^-200 where the other is impossible."""
+    leaf = Categorical(2)
+    circuit = socratic.rat_spn(n_features, 1, n_sums=1, n_leaves=2, depth=1, n_repetitions=1, leaf=leaf)
+    with torch.no_grad():
+        circuit.root_branches()[0].logits.copy_(torch.tensor([0.0, -200.0, -200.0, -200.0]))
+        for values in circuit.leaves.leaf_groups()[0].values.values():
+            values.copy_(torch.tensor([[0.0, -1e30], [-1e30, 0.0]]).expand_as(values))
+    return circuit
+
+
+def test_weights_too_small_for_the_type_are_said() -> None:
+    circuit = underflowing()
+    row = [[1.0, 1.0]]
+    with pytest.warns(RuntimeWarning, match=r"3 weights in roots\[0\] are below 1.2e-38"):
+        circuit.weights()
+    with pytest.warns(RuntimeWarning, match=r"circuit.double\(\) keeps them"):
+        assert circuit.log_likelihood(row).item() == -torch.inf
+    assert circuit.to_graph().log_likelihood(row).item() == pytest.approx(-200.0)  # graphs keep logarithms
+    assert circuit.double().log_likelihood(row).item() == pytest.approx(-200.0)
+
+
+def test_edges_that_are_not_there_are_not_lost() -> None:
+    circuit = underflowing()
+    with torch.no_grad():
+        circuit.root_branches()[0].logits[..., 1:] = -torch.inf
+    assert circuit.weights().roots[0].flatten().tolist() == [1.0, 0.0, 0.0, 0.0]  # and no warning
+
+
 def test_roots_are_normalised_over_branches_of_different_shape() -> None:
     circuit = socratic.spatial_spn(5, 3, 2, n_repetitions=4, n_sums=2, n_leaves=3).double()
     assert len(circuit.root_branches()) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from socratic.circuit.layout import LayerPlan, plan_layout
 from socratic.circuit.leaves import LeafLayer
 from socratic.errors import check_choice, check_count
 from socratic.families import Family, as_family, family_from_dict
+from socratic.numerics import is_recording
 from socratic.structure.region_graph import RegionGraph
 
 if TYPE_CHECKING:
@@ -95,9 +97,18 @@ class Circuit(CircuitModule):
         """The branches of the class roots: one layer for each shape of repetition."""
         return [layer for layer in self.roots if isinstance(layer, SumProductLayer)]
 
-    def weights(self) -> Weights:
-        """The normalised weights of all sums."""
-        return Weights([normalise(layer) for layer in self.inner_layers()], normalise_jointly(self.root_branches()))
+    def weights(self, dtype: torch.dtype | None = None) -> Weights:
+        """The normalised weights of all sums, in the circuit's type or in ``dtype``.
+
+        A positive weight that the type does not hold, in float32 one below 1e-38, counts as 0, and a RuntimeWarning
+        says where.
+        """
+        layers, branches = self.inner_layers(), self.root_branches()
+        weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
+        if not is_recording(weights.roots[0]):
+            _warn_of_lost_weights("layers", layers, weights.layers)
+            _warn_of_lost_weights("roots", branches, weights.roots)
+        return weights
 
     @torch.no_grad()
     def reset_parameters(self, seed: int = 0) -> None:
@@ -144,6 +155,22 @@ class Circuit(CircuitModule):
             leaf=[families[index] for index in config["family_of"]],
             product=config["product"],
         )
+
+
+def _warn_of_lost_weights(name: str, layers: list[SumProductLayer], weights: list[Tensor]) -> None:
+    for number, (layer, values) in enumerate(zip(layers, weights, strict=True)):
+        smallest = torch.finfo(values.dtype).tiny
+        if values.detach().amin() >= smallest:
+            continue
+        lost = (values < smallest) & (layer.logits > -torch.inf)  # a logit of minus infinity is meant to be no edge
+        if lost.any():
+            remedy = "" if values.dtype == torch.float64 else "; circuit.double() keeps them down to 1e-308"
+            warnings.warn(
+                f"{int(lost.sum())} weights in {name}[{number}] are below {smallest:.1e}, the smallest that "
+                f"{values.dtype} holds, and count as 0{remedy}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 def _sums_of_layers(n_sums: int | Sequence[int], n_layers: int) -> list[int]:

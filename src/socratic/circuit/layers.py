@@ -59,15 +59,15 @@ class SumProductLayer(nn.Module):
         return f"folds={self.n_folds}, sums={self.n_nodes}, children={self.n_children}, product={kind!r}"
 
 
-def normalise(layer: SumProductLayer) -> Tensor:
+def normalise(layer: SumProductLayer, dtype: torch.dtype | None = None) -> Tensor:
     """Weights (F, S, K) of an inner layer: each sum's weights are positive and add up to 1."""
-    return torch.softmax(layer.logits, dim=-1)
+    return torch.softmax(layer.logits, dim=-1, dtype=dtype)
 
 
-def normalise_jointly(branches: list[SumProductLayer]) -> list[Tensor]:
+def normalise_jointly(branches: list[SumProductLayer], dtype: torch.dtype | None = None) -> list[Tensor]:
     """Weights (F, C, K) of the root's branches: a class root's weights add up to 1 over all of them."""
     flat = torch.cat([layer.logits.transpose(0, 1).flatten(1) for layer in branches], dim=1)
-    weights = torch.softmax(flat, dim=1)
+    weights = torch.softmax(flat, dim=1, dtype=dtype)
     parts = weights.split([layer.n_folds * layer.n_children for layer in branches], dim=1)
     return [
         part.unflatten(1, (layer.n_folds, layer.n_children)).transpose(0, 1).contiguous()

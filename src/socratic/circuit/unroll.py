@@ -21,7 +21,7 @@ def unroll(circuit: Circuit) -> tuple[Sum, ...]:
     A leaf region of several variables becomes products of leaves. The sums of a region share one tuple of
     children, so sharing can be read off by identity.
     """
-    weights = circuit.weights()
+    weights = circuit.weights(torch.float64)  # a graph keeps their logarithms
     levels: list[list[tuple[Node, ...]]] = [_leaf_nodes(circuit)]
     for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
         rows = layer_weights.tolist()
