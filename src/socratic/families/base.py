@@ -58,8 +58,11 @@ class Family(ABC):
         """Expected statistics (T,), relative to a centre of 0, of a leaf that knows nothing: for smoothing."""
 
     @abstractmethod
-    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
-        """One value (M,) from each of M leaves, whose parameters are (M,) or (M, ...)."""
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        """Smallest value (M,) of each of M leaves that is not exceeded with this probability (M,), between 0 and 1.
+
+        Parameters are (M,) or (M, ...). At random probabilities these are samples.
+        """
 
     @abstractmethod
     def mean(self, parameters: Parameters) -> Tensor:

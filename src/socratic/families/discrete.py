@@ -67,8 +67,8 @@ class Bernoulli(Family):
     def n_values(self) -> int:
         return 2
 
-    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
-        return torch.bernoulli(torch.sigmoid(parameters["logit"]), generator=generator)
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        return (probability > torch.sigmoid(-parameters["logit"])).to(parameters["logit"].dtype)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> BernoulliLeaf:
         return BernoulliLeaf(float(torch.sigmoid(parameters["logit"][slot, leaf].double())))
@@ -141,11 +141,10 @@ class Categorical(Family):
     def _codes(self, like: Tensor) -> Tensor:
         return torch.arange(self.n_categories, dtype=like.dtype, device=like.device)
 
-    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
-        probabilities = torch.softmax(parameters["logits"], dim=-1)
-        if not len(probabilities):
-            return probabilities.new_zeros(0)
-        return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        cumulated = torch.softmax(parameters["logits"].to(probability), dim=-1).cumsum(-1)
+        wanted = probability.unsqueeze(-1) * cumulated[:, -1:]  # the total is 1 up to rounding
+        return torch.searchsorted(cumulated, wanted).squeeze(-1)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> CategoricalLeaf:
         probabilities = torch.softmax(parameters["logits"][slot, leaf].double(), dim=-1)
@@ -222,9 +221,12 @@ class Binomial(Family):
     def n_values(self) -> int:
         return self.n_trials + 1
 
-    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
-        probability = torch.sigmoid(parameters["logit"])
-        return torch.binomial(torch.full_like(probability, self.n_trials), probability, generator=generator)
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        from scipy.stats import binom
+
+        chance = torch.sigmoid(parameters["logit"].to(probability))
+        values = binom.ppf(probability.cpu().numpy(), self.n_trials, chance.cpu().numpy())
+        return torch.as_tensor(values).to(probability)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> BinomialLeaf:
         return BinomialLeaf(self.n_trials, float(torch.sigmoid(parameters["logit"][slot, leaf].double())))

@@ -103,10 +103,8 @@ class Gaussian(Family):
     def neutral(self) -> tuple[float, ...]:
         return (1.0, 0.0, 1.0)
 
-    def sample(self, parameters: Parameters, generator: torch.Generator) -> Tensor:
-        mean = parameters["mean"]
-        noise = torch.empty_like(mean).normal_(generator=generator)
-        return mean + torch.sqrt(self.variance(parameters)) * noise
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        return parameters["mean"] + torch.sqrt(self.variance(parameters)) * torch.special.ndtri(probability)
 
     def distribution(self, parameters: Parameters, slot: int, leaf: int) -> Normal:
         member = {name: parameter[slot, leaf].double() for name, parameter in parameters.items()}

@@ -112,6 +112,23 @@ def test_samples_depend_on_the_seed_alone() -> None:
     assert torch.equal(drawn[0][..., 0], torch.full((3, 2), 0.5))
 
 
+@pytest.mark.parametrize("kind", ["all-pairs", "two shapes", "graph"])
+def test_draws_do_not_depend_on_how_many_are_made_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit = make_world(kind, seed=2).circuit
+    evidence = EVIDENCE.repeat(5, 0)
+    whole = socratic.conditional_sample(circuit, evidence, 6, class_prior=PRIOR, seed=1)
+    for chunk_size in (1, 4, 100):
+        parts = socratic.conditional_sample(circuit, evidence, 6, class_prior=PRIOR, seed=1, chunk_size=chunk_size)
+        assert torch.equal(parts.x, whole.x)
+        assert torch.equal(parts.classes, whole.classes)
+    fewer = socratic.conditional_sample(circuit, evidence[:8], 2, class_prior=PRIOR, seed=1)
+    assert torch.equal(fewer.x, whole.x[:8, :2])
+    drawn = socratic.sample(circuit, 50, seed=1)
+    monkeypatch.setattr("socratic.inference.queries.sampling.chunk_rows", lambda *_: 7)
+    assert torch.equal(socratic.sample(circuit, 50, seed=1).x, drawn.x)
+    assert torch.equal(socratic.sample(circuit, 30, seed=1).x, drawn.x[:30])
+
+
 def test_samples_have_the_asked_shapes_and_classes() -> None:
     circuit = socratic.rat_spn(5, 2, n_sums=2, n_leaves=2, depth=2)
     assert socratic.sample(circuit, 0).x.shape == (0, 5)

@@ -121,27 +121,40 @@ class CircuitPass:
         folds = [self.circuit.leaves.n_folds, *(layer.n_folds for layer in layers)]
         chosen = [torch.full((n, len(row)), NOT_CHOSEN, device=row.device) for n in folds]
         values, scale = _all_repetitions(self.walked.branches)
-        repetition = select((values + scale)[:, classes, row].t())
+        draws = torch.arange(len(row), device=row.device)
+        repetition = select((values + scale)[:, classes, row].t(), draws, torch.ones_like(draws))
         # The chosen repetition's sum is the class root's; the others have none.
         roots = torch.full((len(values), len(row)), NOT_CHOSEN, device=row.device)
         roots.scatter_(0, repetition.unsqueeze(0), classes.unsqueeze(0))
+        first_place = 2
         for branch, weights, nodes in zip(
             branches, self.weights.roots, roots.split([branch.n_folds for branch in branches]), strict=True
         ):
-            self._descend(branch, weights, nodes, row, select, chosen)
+            self._descend(branch, weights, nodes, row, select, chosen, first_place)
+            first_place += branch.n_folds
         for number in range(len(layers), 0, -1):
-            self._descend(layers[number - 1], self.weights.layers[number - 1], chosen[number], row, select, chosen)
+            layer, weights = layers[number - 1], self.weights.layers[number - 1]
+            self._descend(layer, weights, chosen[number], row, select, chosen, first_place)
+            first_place += layer.n_folds
         return chosen[0]
 
     def _descend(
-        self, layer: SumProductLayer, weights: Tensor, nodes: Tensor, row: Tensor, select: Select, chosen: list[Tensor]
+        self,
+        layer: SumProductLayer,
+        weights: Tensor,
+        nodes: Tensor,
+        row: Tensor,
+        select: Select,
+        chosen: list[Tensor],
+        first_place: int,
     ) -> None:
         """Select a child of each chosen sum ``nodes`` (F, D) of a layer and mark what it consists of."""
         products = Products.of(layer, *self.walked.children(layer))
         log_weights = log_or_dead(weights)
         for part in split_terms((nodes != NOT_CHOSEN).nonzero(), layer.n_children):
             fold, draw = part.unbind(1)
-            child = select(_log_terms(log_weights, products, fold, nodes[fold, draw], row[draw]))
+            terms = _log_terms(log_weights, products, fold, nodes[fold, draw], row[draw])
+            child = select(terms, draw, first_place + fold)
             left, right = child, child
             if layer.all_pairs and layer.widths[1] is not None:
                 left, right = child // layer.widths[1], child % layer.widths[1]

@@ -55,7 +55,8 @@ class GraphPass:
             missing = rows[of_draw, batch.variables[number]].isnan()
             number, of_draw = number[missing], of_draw[missing]
             picked = {name: values[number, 0] for name, values in batch.parameter_values().items()}
-            rows[of_draw, batch.variables[number]] = value(batch.family, picked).to(rows.dtype)
+            variable = batch.variables[number]
+            rows[of_draw, variable] = value(batch.family, picked, of_draw, variable).to(rows.dtype)
             first += len(batch.variables)
         return rows
 
@@ -112,7 +113,7 @@ class GraphPass:
                 if block.is_sum:
                     weights = self.log_weights[block.edges()].view(-1, block.arity)[node]
                     terms = self.values.detach()[children, row[draw].unsqueeze(1)] + weights
-                    children = children.gather(1, select(terms).unsqueeze(1))
+                    children = children.gather(1, select(terms, draw, 1 + block.start + node).unsqueeze(1))
                 reached[children, draw.unsqueeze(1)] = True
         return reached
 

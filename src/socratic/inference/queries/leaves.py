@@ -20,7 +20,8 @@ def fill_missing(leaves: LeafLayer, chosen: Tensor, rows: Tensor, value: LeafVal
         slot, column = slots[wanted], column[wanted]
         leaf = chosen[region, row].unsqueeze(1).expand_as(slots)[wanted]
         picked = {name: values[slot, leaf] for name, values in group.parameter_values().items()}
-        rows[row.unsqueeze(1).expand_as(slots)[wanted], column] = value(group.family, picked).to(rows.dtype)
+        draw = row.unsqueeze(1).expand_as(slots)[wanted]
+        rows[draw, column] = value(group.family, picked, draw, column).to(rows.dtype)
     return rows
 
 

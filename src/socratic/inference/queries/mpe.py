@@ -83,8 +83,8 @@ def mpe(
         x[possible] = evaluated.complete(
             possible,
             classes[possible],
-            lambda log_terms: log_terms.argmax(1),
-            lambda family, parameters: family.mode(parameters),
+            lambda log_terms, *_: log_terms.argmax(1),
+            lambda family, parameters, *_: family.mode(parameters),
         )
         found = log_likelihood(circuit, x, chunk_size=chunk_size) + log_weights
         likelihood = found.gather(1, classes.unsqueeze(1)).squeeze(1)

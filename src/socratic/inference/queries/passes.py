@@ -20,11 +20,15 @@ Kind = Literal["marginal", "max", "bound"]
 """What goes up: missing values integrated out; the best tree with missing values at their leaves' modes; or, as
 a bound of every completion, all trees with missing values at their leaves' modes."""
 
-Select = Callable[[Tensor], Tensor]
-"""Chooses one of K terms, given as logarithms (M, K), for each of M sums: (M,)."""
+Select = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Chooses one of K terms, given as logarithms (M, K), for each of M sums: (M,).
 
-LeafValue = Callable[[Family, Parameters], Tensor]
-"""A value (M,) for each of M leaves of a family, from their parameters."""
+It is also given the draw (M,) that each choice belongs to and its place (M,) in the circuit, a number above 0 that no
+other choice of that draw has.
+"""
+
+LeafValue = Callable[[Family, Parameters, Tensor, Tensor], Tensor]
+"""A value (M,) for each of M leaves of a family, from their parameters, their draws (M,) and their variables (M,)."""
 
 _CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
 """Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""

@@ -11,8 +11,10 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
+from socratic.families import Family, Parameters
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import Engine, Select, engine_of
+from socratic.inference.queries.passes import Engine, LeafValue, Select, engine_of
+from socratic.inference.queries.randomness import Randomness
 from socratic.inference.rows import check_rows, chunk_rows, map_chunks
 
 NO_CLASS = -1
@@ -56,13 +58,14 @@ def sample(
     class_prior : (C,), optional
         Class probabilities to draw it with; uniform by default.
     seed : int
-        Equal arguments give equal rows.
+        Decides all draws: the first are the same however many are asked for.
     """
     n_samples = check_count("n_samples", n_samples, minimum=0)
-    weights = log_class_weights(circuit, n_samples, class_index, class_prior)
+    weights = log_class_weights(circuit, n_samples, class_index, class_prior).unsqueeze(0)
     unknown = torch.full((1, circuit.n_features), torch.nan, dtype=circuit.dtype, device=circuit.device)
     engine = engine_of(circuit)
-    return _draw(engine, unknown, weights, _block(circuit, engine), _generator(circuit, seed))
+    drawn = _draw(engine, unknown, weights, 0, check_count("seed", seed, minimum=0), _block(circuit, engine))
+    return Samples(drawn.x.flatten(0, 1), drawn.classes.flatten())
 
 
 @torch.no_grad()
@@ -91,64 +94,71 @@ def conditional_sample(
     class_prior : (C,), optional
         Class probabilities before any evidence; uniform by default.
     seed : int
-        Equal arguments give equal rows.
+        Decides all draws: the first of a row are the same however many are asked for, and in chunks of any size
+        (but for rounding, which can tip a choice between almost equal chances).
     chunk_size : int, optional
         Rows evaluated at a time; by default as many as a bounded memory holds.
     """
     rows = check_rows(circuit, evidence)
     n_samples = check_count("n_samples", n_samples, minimum=0)
-    weights = log_class_weights(circuit, len(rows), class_index, class_prior)
-    engine, generator = engine_of(circuit), _generator(circuit, seed)
+    weights = log_class_weights(circuit, len(rows), class_index, class_prior).unsqueeze(1)
+    seed, engine = check_count("seed", seed, minimum=0), engine_of(circuit)
 
     def query(start: int, stop: int) -> Samples:
-        part = rows[start:stop]
-        repeated = weights[start:stop].repeat_interleave(n_samples, dim=0)
-        drawn = _draw(engine, part, repeated, _block(circuit, engine), generator)
-        shape = (stop - start, n_samples)
-        return Samples(drawn.x.view(*shape, circuit.n_features), drawn.classes.view(shape))
+        of_draws = weights[start:stop].expand(-1, n_samples, -1)
+        return _draw(engine, rows[start:stop], of_draws, start, seed, _block(circuit, engine))
 
     parts = map_chunks(query, len(rows), chunk_rows(circuit, engine.entries_per_row, chunk_size))
     return Samples(torch.cat([part.x for part in parts]), torch.cat([part.classes for part in parts]))
 
 
-def _draw(engine: Engine, rows: Tensor, weights: Tensor, block: int, generator: torch.Generator) -> Samples:
-    """Draw D completions of N rows, D / N of each, ``block`` at a time; ``weights`` (D, C) are those of the classes."""
+def _draw(engine: Engine, rows: Tensor, weights: Tensor, first_row: int, seed: int, block: int) -> Samples:
+    """Draw M completions of each of N rows, ``block`` at a time.
+
+    ``weights`` (N, M, C) are those of the classes, and ``first_row`` is the number of the first row among all.
+    """
+    n_rows, n_draws, _ = weights.shape
     evaluated = engine.evaluate(rows)
-    select = select_at_random(generator)
-    row_of = torch.arange(len(weights), device=rows.device) // max(1, len(weights) // max(1, len(rows)))
-    x, classes = rows[row_of], torch.full_like(row_of, NO_CLASS)
-    for part in torch.arange(len(weights), device=rows.device).split(block):
-        joint = weights[part] + evaluated.log_roots[row_of[part]]
+    x = rows.repeat_interleave(n_draws, 0)
+    classes = torch.full((n_rows * n_draws,), NO_CLASS, device=rows.device)
+    for part in torch.arange(len(classes), device=rows.device).split(block):
+        row, number = part // n_draws, part % n_draws
+        joint = weights[row, number] + evaluated.log_roots[row]
         possible = (joint > -torch.inf).any(1)
-        draw = part[possible]
-        classes[draw] = select(joint[possible])
-        x[draw] = evaluated.complete(
-            row_of[draw], classes[draw], select, lambda family, parameters: family.sample(parameters, generator)
-        )
-    return Samples(x, classes)
+        row, number, draw = row[possible], number[possible], part[possible]
+        random = Randomness(seed, first_row + row, number)
+        select = select_at_random(random)
+        each = torch.arange(len(row), device=row.device)
+        classes[draw] = select(joint[possible], each, torch.zeros_like(each))
+        x[draw] = evaluated.complete(row, classes[draw], select, sample_leaves(random))
+    return Samples(x.unflatten(0, (n_rows, n_draws)), classes.view(n_rows, n_draws))
 
 
-def select_at_random(generator: torch.Generator) -> Select:
+def select_at_random(random: Randomness) -> Select:
     """Choose one of the terms (M, K) with probabilities in proportion.
 
     One random number a choice, looked up among the cumulated terms: many times faster than one for each term.
     """
 
-    def select(log_terms: Tensor) -> Tensor:
+    def select(log_terms: Tensor, draw: Tensor, place: Tensor) -> Tensor:
         terms = torch.softmax(log_terms, dim=1)
         cumulated = terms.cumsum(1)
-        place = torch.empty_like(cumulated[:, -1:]).uniform_(generator=generator)
         # Above 0 and up to the total, so that a term of 0 is never the first to reach it ...
-        chosen = torch.searchsorted(cumulated, (1.0 - place) * cumulated[:, -1:]).squeeze(1)
-        chosen.clamp_(max=terms.shape[1] - 1)
+        wanted = random.uniform(draw, place).to(terms.dtype).unsqueeze(1) * cumulated[:, -1:]
+        chosen = torch.searchsorted(cumulated, wanted).squeeze(1).clamp_(max=terms.shape[1] - 1)
         # ... unless parallel sums were rounded out of order.
         return torch.where(terms.gather(1, chosen.unsqueeze(1)).squeeze(1) > 0, chosen, terms.argmax(1))
 
     return select
 
 
-def _generator(circuit: Circuit | Graph, seed: int) -> torch.Generator:
-    return torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
+def sample_leaves(random: Randomness) -> LeafValue:
+    """Draw a value from each leaf."""
+
+    def value(family: Family, parameters: Parameters, draw: Tensor, variable: Tensor) -> Tensor:
+        return family.quantile(parameters, random.uniform(draw, -1 - variable))  # choices have places from 0 on
+
+    return value
 
 
 def _block(circuit: Circuit | Graph, engine: Engine) -> int:
