@@ -64,7 +64,7 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 def test_every_part_has_its_place() -> None:
-    parts = {path.stem for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.suffix in ("", ".py")}
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts - {"__init__"} == MAY_IMPORT.keys()
 
 
