@@ -2,35 +2,77 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import threading
+import re
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["replacing"]
 
+try:
+    import fcntl
+except ImportError:  # Windows: what a killed process left is not recognised there, and stays
+    fcntl = None  # type: ignore[assignment]
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @contextmanager
-def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A hidden file beside ``path`` to write to, which takes its name at the end; an error leaves nothing.
+
+    Each writer has a draft of its own, so that several can write the same file at once: the last to finish wins. What
+    a killed process left is removed by the next writer. New files get the permissions that the umask allows; a file
+    that is replaced keeps its own.
 
     Parameters
     ----------
     path : Path
         If it is a link, the link stays and the file that it leads to is replaced.
-    shared : bool
-        Whether several processes or threads may write ``path`` at once: the hidden file then has a name of its own
-        for each. Otherwise the name is fixed, so that what a killed run left is replaced by the next one.
     """
     target = path.resolve()
-    writer = f".{os.getpid()}.{threading.get_ident()}" if shared else ""
-    draft = target.with_name(f".{target.name}{writer}.partial")
+    _remove_abandoned(target)
+    draft, lock = _new_draft(target)
     try:
+        mode = (target.stat() if target.exists() else os.fstat(lock)).st_mode & 0o777
         yield draft
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
+        draft.chmod(mode)
         os.replace(draft, target)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        # Errors while writing name no file.
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            error.filename = str(path)
         raise
+    finally:
+        os.close(lock)
+
+
+def _new_draft(target: Path) -> tuple[Path, int]:
+    """An empty file of the writer's own, and a descriptor that holds its lock for as long as the writer lives."""
+    while True:
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if fcntl is None:
+            return draft, lock
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if draft.exists():
+            return draft, lock
+        os.close(lock)  # another writer took it for abandoned before it was locked
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the drafts that nobody holds the lock of."""
+    if fcntl is None:
+        return
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
+    with suppress(OSError):  # a folder that cannot be listed
+        for name in filter(ours.fullmatch, os.listdir(target.parent)):
+            with suppress(OSError), (target.parent / name).open("rb+") as file:  # being written, or not ours to remove
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (target.parent / name).unlink(missing_ok=True)

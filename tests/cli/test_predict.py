@@ -113,7 +113,7 @@ def test_again_gives_the_same_bytes(run: Run, folder: Path, tmp_path: Path, name
     contents = []
     for _ in range(2):
         # As a killed run would have left it.
-        (tmp_path / f".{name}.partial").write_bytes(b"half")
+        (tmp_path / f".{name}.0123abcd.partial").write_bytes(b"half")
         assert run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / name).code == 0
         assert [path.name for path in tmp_path.iterdir()] == [name]
         contents.append((tmp_path / name).read_bytes())

@@ -40,7 +40,7 @@ class Records:
         if path.exists():
             _check_same(folder, json.loads(path.read_text(encoding="utf-8")), wanted)
         else:
-            with replacing(path, shared=True) as draft:
+            with replacing(path) as draft:
                 draft.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
         self._mend()
         self._done = {_key(record) for record in read_records(folder)}
@@ -55,7 +55,7 @@ class Records:
             return
         line = json.dumps({name: _plain(value) for name, value in record.items()}, allow_nan=False)
         # One write to a file opened for appending: other processes may add records to the same file.
-        handle = os.open(self.folder / RECORDS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(self.folder / RECORDS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             os.write(handle, (line + "\n").encode())
         finally:

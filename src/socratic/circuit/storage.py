@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
@@ -40,8 +40,8 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     # One entry: safetensors writes several in random order, and equal models should be equal files.
     metadata = {ENTRY: json.dumps({"format": kind, "version": version, "config": config})}
-    with replacing(path, shared=True) as draft:
-        save_file(plain, draft, metadata=metadata)
+    with replacing(path) as draft:
+        draft.write_bytes(to_bytes(plain, metadata))
 
 
 def read_config(path: Path, kind: str, version: int) -> dict[str, Any]:
