@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection
 from numbers import Real
 from typing import Any
@@ -17,6 +18,31 @@ class ModelFileError(ValueError):
 
 class DataFileError(ValueError):
     """A data file that cannot be read: damaged, foreign, or not holding what was asked for."""
+
+
+class MissingExtraError(ImportError):
+    """A package that only some things need is not installed; the message says how to install it."""
+
+
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """The module of a package that comes with an extra of socratic.
+
+    Parameters
+    ----------
+    module : str
+        What to import.
+    extra : str
+        The extra that brings it.
+    what : str
+        What needs it, for the message.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f'{what} needs {package}; install it with: pip install "socratic[{extra}]"', name=package
+        ) from error
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:

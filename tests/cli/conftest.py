@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,10 +57,10 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def launch(*arguments: object) -> subprocess.Popen[str]:
+def launch(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """The real program, in a process of its own."""
     command = [sys.executable, "-m", "socratic.cli", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 

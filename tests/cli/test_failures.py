@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import sys
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, read_csv, table, write_csv
+from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, finished, launch, read_csv, table, write_csv
 
 GOOD = "".join(",".join(row) + "\n" for row in table(40, 6))
 TITLES = ",".join(HEADER) + "\n"
+_PACKED = gzip.compress((TITLES + GOOD * 20).encode(), mtime=0)
 
 # Name of the file, its content, and what the message says of it.
 DAMAGED: list[tuple[str, bytes, str]] = [
@@ -29,7 +31,8 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("comma.csv", (TITLES + GOOD + '1,"2,5",red,true,no\n').encode(), "decimals with a point"),
     ("quote.csv", (TITLES + GOOD + '1,2,"red,true,no\n').encode(), "check the quotes"),
     ("semicolons.csv", (TITLES + GOOD).replace(",", ";").encode(), "separated by ';'"),
-    ("packed.csv.gz", gzip.compress((TITLES + GOOD * 20).encode(), mtime=0)[:-50], "is damaged or not compressed"),
+    ("packed.csv.gz", _PACKED[:-50], "is damaged or not compressed"),
+    ("bitten.csv.gz", _PACKED[:200] + bytes(20) + _PACKED[220:], "is damaged or not compressed"),
     ("plain.csv.gz", (TITLES + GOOD).encode(), "is damaged or not compressed"),
     ("wrong.parquet", (TITLES + GOOD).encode(), "is damaged or no Parquet file"),
     ("table.xlsx", b"PK", "must end in one of .csv, .csv.gz, .parquet"),
@@ -138,18 +141,79 @@ def test_damaged_models(run: Run, folder: Path, tmp_path: Path) -> None:
         assert_one_line(run("info", tmp_path / "model"))
 
 
-@pytest.mark.parametrize("module", ["pyarrow", "matplotlib"])
-def test_optional_packages(
-    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    if module == "pyarrow":
-        done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.parquet")
-    else:
-        evaluation = ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome"]
-        done = run(*evaluation, "--plots", tmp_path / "plots")
-    assert f"pip install {module}" in assert_one_line(done)
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """Files cannot grow beyond a few bytes."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_stops_predict(run: Run, folder: Path, tmp_path: Path, name: str) -> None:
+    line = assert_one_line(run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / name))
+    assert line.startswith(f"socratic: {tmp_path / name}: ")
+    assert "File too large" in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_stops_fit(run: Run, folder: Path, tmp_path: Path) -> None:
+    fit = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "m", "-q"]
+    assert f"cannot write the model ({tmp_path / 'm'}: File too large), nor to" in assert_one_line(run(*fit))
+    line = assert_one_line(run(*fit, "--checkpoint", tmp_path / "state"))
+    assert f"{tmp_path / 'state'}: File too large" in line
+    assert not list(tmp_path.iterdir())
+
+
+HIDE = """
+import sys
+
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Hidden())
+"""
+TABLES = 'needs {}; install it with: pip install "socratic[tables]"'
+EXTRAS = ("PIL", "cirkit", "graphviz", "matplotlib", "pandas", "polars", "pyarrow", "spflow", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "train.csv", *FIT, "-o", "{out}/m"], TABLES.format("pandas")),
+        (["predict", "model", "test.csv", "-o", "{out}/o.csv"], "needs pandas"),
+        (["predict", "model", "test.csv", "-o", "{out}/o.parquet"], "needs pyarrow"),
+        (["evaluate", "model", "test.csv", "--target", "outcome"], "needs pandas"),
+        (["evaluate", "model", "test.csv", "--target", "outcome", "--plots", "{out}/p"], "needs matplotlib"),
+        (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic[plots]"'),
+        (["info", "model"], None),
+        (["--help"], None),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
+)
+def test_the_plain_install_works_or_says_what_to_install(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str | None
+) -> None:
+    hiding, out = tmp_path / "hiding", tmp_path / "out"
+    for place in (hiding, out):
+        place.mkdir()
+    (hiding / "sitecustomize.py").write_text(HIDE.format(names=EXTRAS))
+    monkeypatch.setenv("PYTHONPATH", str(hiding), prepend=os.pathsep)
+    monkeypatch.chdir(folder)
+    done = finished(launch(*(argument.format(out=out) for argument in arguments)))
+    if message is None:
+        assert (done.code, done.err) == (0, "")
+    else:
+        assert message in assert_one_line(done)
+    assert not list(out.iterdir())
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +105,27 @@ def test_parquet_trains_the_same(run: Run, folder: Path, tmp_path: Path) -> None
     frame.to_parquet(tmp_path / "train.parquet")
     assert run("fit", tmp_path / "train.parquet", *FIT, "-o", tmp_path / "model", "-q").code == 0
     assert (tmp_path / "model").read_bytes() == (folder / "model").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            datetime.date(2020, 1, 1),
+            r"holds date32\[day\], which no leaf can hold; convert it to numbers or text, or --drop",
+        ),
+        (datetime.timedelta(1), r"holds duration\[us\]"),
+        (Decimal("1.5"), r"holds decimal128\(2, 1\), which no leaf can hold; convert it to floats, or --drop it"),
+    ],
+)
+def test_columns_that_no_leaf_can_hold(run: Run, tmp_path: Path, value: object, message: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pa.table({"x": [1.0, 2.0], "odd": [value, value], "outcome": ["a", "b"]})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    line = assert_one_line(run("fit", tmp_path / "train.parquet", *FIT, "-o", tmp_path / "m"))
+    assert re.search(f"column 'odd' {message}", line)
 
 
 def test_pandas_is_not_confused_by_names(run: Run, tmp_path: Path) -> None:

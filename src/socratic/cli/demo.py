@@ -20,6 +20,7 @@ from socratic.cli.console import on_terminal
 from socratic.cli.console import output as result_console
 from socratic.cli.failures import UserError
 from socratic.cli.report import Card, Row, Shift, demo_page
+from socratic.errors import import_extra
 from socratic.estimators.building import threads
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.encoding import encode_rows
@@ -107,10 +108,8 @@ def run_demo(output: Path, seed: int = 0) -> None:
 
 def report_path(output: Path) -> Path:
     """The file to write, in a folder that is there; an error before anything is computed if there cannot be one."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise UserError("the demo draws with matplotlib; install it with: pip install matplotlib") from None
+    import_extra("matplotlib", "plots", "the demo")
+    import_extra("PIL", "plots", "the demo")  # for scikit-learn's photographs
     path = output if output.suffix.lower() in (".html", ".htm") else output / REPORT_NAME
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file for the report")

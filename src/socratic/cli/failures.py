@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from socratic.errors import MissingExtraError
 
 USER_MISTAKE = 2
 INTERRUPTED = 130
@@ -26,8 +31,9 @@ def run_guarded(action: Callable[[], int | None]) -> int:
     from socratic.cli.parsing import UsageError
 
     try:
-        code = action() or 0
-    except (UserError, MemoryError) as error:
+        with _termination_as_interrupt():
+            code = action() or 0
+    except (UserError, MissingExtraError, MemoryError) as error:
         complain(str(error) or "out of memory: use fewer rows or columns")
         return USER_MISTAKE
     except UsageError as error:
@@ -35,13 +41,26 @@ def run_guarded(action: Callable[[], int | None]) -> int:
         complain(f"{error.format_message().rstrip('.')} (see '{hint} --help')")
         return USER_MISTAKE
     except OSError as error:
-        complain(_describe(error))
+        complain(describe(error))
         return USER_MISTAKE
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
         complain("interrupted")
     return code
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM, with which schedulers and containers stop a program, do what Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -77,9 +96,11 @@ def close_names(name: str, names: Iterable[str]) -> list[str]:
     return [folded[match] for match in matches]
 
 
-def _describe(error: OSError) -> str:
+def describe(error: OSError) -> str:
+    """What the system refused, in a few words."""
     if error.filename is None or error.strerror is None:
         return str(error)
     if isinstance(error, PermissionError):
         return f"no permission for {error.filename}; choose another place or change its permissions"
-    return f"{error.filename}: {error.strerror}"
+    hint = "; make room, or choose another place" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{error.filename}: {error.strerror}{hint}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from socratic.cli.failures import UserError, library_errors
+from socratic.cli.failures import UserError, describe, library_errors
 from socratic.cli.parsing import (
     check_share,
     check_writable,
@@ -110,7 +112,7 @@ def fit(
     )
     # How the training was watched and kept is no part of what was learnt.
     model.set_params(checkpoint=None, verbose=False)
-    model.save(output)
+    _save(model, output)
     if not quiet:
         _summarise(model, table, output)
 
@@ -133,6 +135,24 @@ def _train(table: Any, *, quiet: bool, **settings: Any) -> CircuitClassifier:
     model = CircuitClassifier(**settings, verbose=on_terminal() and not quiet)
     with library_errors():
         return model.fit(table.features, table.labels, table.weight)
+
+
+def _save(model: CircuitClassifier, path: Path) -> None:
+    """Write the model, elsewhere if it cannot be written where it should go: hours of training must not be lost."""
+    import tempfile
+
+    try:
+        model.save(path)
+    except OSError as error:
+        reason = describe(error)
+    else:
+        return
+    for folder in (tempfile.gettempdir(), Path.home()):
+        spare = Path(folder) / f"{path.name}-{secrets.token_hex(4)}"
+        with suppress(OSError):
+            model.save(spare)
+            raise UserError(f"cannot write the model ({reason}); it is in {spare} instead: move it where you want it")
+    raise UserError(f"cannot write the model ({reason}), nor to {tempfile.gettempdir()}: make room and train again")
 
 
 def _check_checkpoint(path: Path, quiet: bool) -> None:

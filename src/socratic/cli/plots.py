@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socratic.cli.failures import UserError
+from socratic.errors import import_extra
 from socratic.pages import save_figure
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ _KNOWN, _OTHER, _GUIDE = "#0072b2", "#d55e00", "#777777"
 
 def prepare(folder: Path) -> None:
     """Raise unless plots can be drawn into the folder, which is made if need be."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise UserError("--plots needs matplotlib; install it with: pip install matplotlib") from None
+    import_extra("matplotlib", "plots", "--plots")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--plots {folder} is a file; name a folder")
     try:

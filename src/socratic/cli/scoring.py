@@ -12,6 +12,7 @@ import numpy as np
 from socratic.cli.failures import UserError, complain, library_errors, no_such_column
 from socratic.cli.tabular import Chunk, Source
 from socratic.cli.values import Categories, shorten
+from socratic.errors import import_extra
 
 if TYPE_CHECKING:
     from socratic.estimators import CircuitClassifier
@@ -135,7 +136,7 @@ class Scorer:
         )
 
     def _frame(self, chunk: Chunk) -> Any:
-        import pandas as pd
+        pd = import_extra("pandas", "tables", "a table")
 
         columns: dict[str, np.ndarray] = {}
         for column in self.model.table_.columns:

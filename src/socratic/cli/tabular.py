@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import numpy as np
 
 from socratic.cli.failures import UserError
 from socratic.cli.values import Kind, Tally, check_finite, parse_numbers, parse_texts, plain_text
+from socratic.errors import import_extra
 
 CHUNK_ROWS = 5_000
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -210,7 +212,7 @@ class CsvSource(Source):
                 ) from None
             except csv.Error as error:
                 raise UserError(f"{self.path}, after line {line}: {error}; check the quotes there") from None
-            except (EOFError, gzip.BadGzipFile) as error:
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise UserError(f"{self.path} is damaged or not compressed by gzip ({error}); copy it again") from None
 
 
@@ -290,11 +292,7 @@ class ParquetSource(Source):
 
 def import_pyarrow() -> Any:
     """The pyarrow module, which only Parquet needs."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise UserError("Parquet files need pyarrow; install it with: pip install pyarrow (or use CSV)") from None
-    return pyarrow
+    return import_extra("pyarrow", "tables", "a Parquet file")
 
 
 def _is_text(pa: Any, kind: Any) -> bool:
@@ -308,8 +306,9 @@ def _kind_of(pa: Any, kind: Any, name: str) -> Kind:
         return "text"
     if pa.types.is_boolean(kind):
         return "boolean"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
         return "number"
     if _is_text(pa, kind):
         return "text"
-    raise UserError(f"column {name!r} holds {kind}, which is neither numbers nor text; convert it or --drop it")
+    remedy = "convert it to floats" if pa.types.is_decimal(kind) else "convert it to numbers or text"
+    raise UserError(f"column {name!r} holds {kind}, which no leaf can hold; {remedy}, or --drop it")

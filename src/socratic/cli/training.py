@@ -14,6 +14,7 @@ from socratic.cli.console import waiting, watched
 from socratic.cli.failures import UserError, no_such_column
 from socratic.cli.tabular import Chunk, Source, open_source
 from socratic.cli.values import Kind, as_booleans, first_missing
+from socratic.errors import import_extra
 
 _TEXT_FAMILIES = ("bernoulli", "categorical")
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
@@ -134,7 +135,7 @@ def _assemble(
     target: str,
     drop_missing_target: bool,
 ) -> TrainingTable:
-    import pandas as pd
+    pd = import_extra("pandas", "tables", "a table")
 
     texts = np.concatenate(labels)
     kept = np.ones(len(texts), dtype=bool)

@@ -71,8 +71,8 @@ class CsvSink(Sink):
 
     def close(self) -> None:
         """Finish the file."""
-        self._text.close()
-        self._raw.close()
+        with self._raw:
+            self._text.close()
 
 
 class ParquetSink(Sink):
