@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Training, check_structure, fit_circuit, threads
-from socratic.estimators.encoding import check_columns, check_weights, encode_rows
+from socratic.estimators.encoding import check_columns, check_labels, check_weights, encode_rows
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.posterior import POSTERIORS, circuit_posterior
@@ -188,12 +187,11 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         check_choice("posterior", self.posterior, POSTERIORS)
         rate = check_rate("rejection_rate", self.rejection_rate)
         raw = check_columns(self, X, reset=True)
-        y = column_or_1d(y, warn=True)
+        y = check_labels(y)
         check_consistent_length(X, y)
-        check_classification_targets(y)
         weight = check_weights(sample_weight, X)
         check_structure(self, weight)
-        self.classes_, labels = np.unique(np.asarray(y)[weight > 0], return_inverse=True)
+        self.classes_, labels = np.unique(y[weight > 0], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present; got {self.classes_[0]!r} alone")
         codes_of = np.zeros(len(weight), dtype=np.int64)

@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from socratic.estimators.tables import RawTable, raw_table
+from socratic.estimators.tables import RawTable, arrow_table, is_missing, raw_table
 
 
 def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:
     """The columns of ``x``, after scikit-learn's checks of names and number; ``reset`` remembers them."""
+    table = arrow_table(x)
+    x = x if table is None else table
     raw = raw_table(x, estimator)
-    _check_feature_names(estimator, x, reset=reset)
-    _check_n_features(estimator, _Shaped(raw), reset=reset)
+    if not hasattr(x, "columns"):  # scikit-learn wants to count the columns itself; names there are none
+        x = np.broadcast_to(0.0, (raw.n_rows, len(raw.values)))
+    try:
+        validate_data(estimator, x, reset=reset, skip_check_array=True)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
     return raw
+
+
+def check_labels(y: Any) -> np.ndarray:
+    """Class labels (N,), one for each row."""
+    labels = np.asarray(column_or_1d(y, warn=True))
+    if labels.dtype.kind in "fO":
+        missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
+        if missing.any():
+            raise ValueError(
+                f"y must hold a label for each row; {missing.sum()} of {len(labels)} are missing, the first in row "
+                f"{int(missing.argmax())}: leave these rows out"
+            )
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
+        if "str" in kinds and len(kinds) > 1:
+            raise ValueError(f"y must hold labels of one kind; it holds {' and '.join(kinds)}")
+    check_classification_targets(labels)
+    return labels
 
 
 def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
     """The weight of each row (N,), 1 if none are given."""
-    weight: np.ndarray = _check_sample_weight(sample_weight, x, dtype=np.float64)
-    if (weight < 0).any() or not weight.any():
+    n_rows = x.shape[0] if hasattr(x, "shape") else len(np.asarray(x))
+    if sample_weight is None:
+        return np.ones(n_rows)
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n_rows, sample_weight)
+    try:
+        weight = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight must hold a number for each row; got {sample_weight!r}") from None
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight must hold a number for each of {n_rows} rows; got the shape {weight.shape}")
+    if not weight.any():
+        raise ValueError("Sample weights must contain at least one non-zero number: sample_weight holds 0 throughout")
+    if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight must hold numbers of at least 0, and not only 0")
     return weight
 
@@ -33,10 +70,3 @@ def encode_rows(estimator: Any, x: Any) -> Tensor:
     raw = check_columns(estimator, x, reset=False)
     circuit = estimator.circuit_
     return torch.as_tensor(estimator.table_.encode(raw), dtype=circuit.dtype, device=circuit.device)
-
-
-class _Shaped:
-    """What scikit-learn counts the features of."""
-
-    def __init__(self, raw: RawTable) -> None:
-        self.shape = (raw.n_rows, len(raw.values))

@@ -14,7 +14,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
 from socratic.estimators.encoding import check_columns, encode_rows
-from socratic.estimators.tables import Table
+from socratic.estimators.tables import Table, arrow_table
 from socratic.inference.queries import conditional_log_likelihood, conditional_sample, expectation, mpe, sample
 
 IMPUTE_METHODS = ("mean", "sample", "mpe")
@@ -71,6 +71,8 @@ class GenerativeMixin:
         check_is_fitted(self)
         check_choice("method", method, IMPUTE_METHODS)
         missing = check_columns(self, X, reset=False).missing
+        if arrow_table(X) is not None:
+            raise ValueError(f"X must be an array or a pandas data frame to be filled in; got {type(X).__name__}")
         filled = self._complete(encode_rows(self, X), method, random_state).double().cpu().numpy()
         columns = self.table_.decode(filled)
         if not hasattr(X, "iloc"):
@@ -105,8 +107,9 @@ class GenerativeMixin:
         columns = self.table_.decode(drawn.x.double().cpu().numpy())
         classes = drawn.classes.cpu().numpy()
         names = getattr(self, "feature_names_in_", None)
-        if names is None and all(column.categories is None for column in self.table_.columns):
-            return np.column_stack(columns).astype(np.float64), classes
+        if names is None and all(column.categories in (None, (False, True)) for column in self.table_.columns):
+            boolean = all(column.categories is not None for column in self.table_.columns)
+            return np.column_stack(columns).astype(bool if boolean else np.float64), classes
         import pandas as pd
 
         if names is None:  # a frame whose columns have no text as names

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from socratic.errors import check_choice
+from socratic.errors import check_choice, import_extra
 from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian
 
 Kind = Literal["gaussian", "bernoulli", "categorical", "binomial"]
@@ -19,6 +21,19 @@ KINDS: tuple[Kind, ...] = ("gaussian", "bernoulli", "categorical", "binomial")
 _MAX_CATEGORIES = 1000
 _LARGEST = 4.0
 """Standardised training values lie within this many units."""
+
+
+_NO_VALUES: tuple[tuple[tuple[type, ...], str, str], ...] = (
+    ((datetime.timedelta, np.timedelta64), "durations", "convert them to numbers, such as seconds"),
+    (
+        (datetime.date, datetime.time, np.datetime64),
+        "dates",
+        "convert them to numbers, such as days since the first of them",
+    ),
+    ((Decimal,), "decimals", "convert them to floats"),
+    ((complex, np.complexfloating), "complex numbers", "make two columns of their real and imaginary parts"),
+)
+"""What no column may hold: types, what they are called, and what to do about them."""
 
 
 @dataclass(frozen=True)
@@ -166,20 +181,46 @@ class RawTable:
 
 
 def raw_table(x: Any, estimator: Any = None) -> RawTable:
-    """Columns of a data frame, or of anything scikit-learn takes as an array of numbers."""
+    """Columns of a data frame, of an Arrow table, or of anything scikit-learn takes as an array of numbers."""
     if hasattr(x, "columns") and hasattr(x, "iloc"):
         names = tuple(str(name) for name in x.columns)
-        duplicated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        if duplicated:
-            raise ValueError(f"column names must be unique; {sorted(duplicated)[0]!r} occurs more than once")
-        if x.shape[0] == 0:
-            raise ValueError(f"Found array with 0 sample(s) (shape={x.shape}) while a minimum of 1 is required.")
-        if x.shape[1] == 0:
-            raise ValueError(f"Found array with 0 feature(s) (shape={x.shape}) while a minimum of 1 is required.")
-        return RawTable(names, tuple(_column_values(x.iloc[:, i]) for i in range(x.shape[1])), x.shape[0])
+        _check_shape(names, x.shape)
+        return RawTable(names, tuple(_frame_column(x.iloc[:, i], names[i]) for i in range(x.shape[1])), x.shape[0])
+    table = arrow_table(x)
+    if table is None:
+        return _array_table(x, estimator)
+    names = tuple(table.column_names)
+    _check_shape(names, table.shape)
+    return RawTable(names, tuple(map(_arrow_column, table.columns, names)), table.num_rows)
+
+
+def arrow_table(x: Any) -> Any:
+    """An Arrow table of anything that can be one (such as the data frames of polars), None of anything else."""
+    if hasattr(x, "iloc") or not (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
+        return None
+    return import_extra("pyarrow", "tables", f"a table of the type {type(x).__name__}").table(x)
+
+
+def _array_table(x: Any, estimator: Any) -> RawTable:
+    array = x if hasattr(x, "dtype") else np.asarray(x)
+    if not np.ndim(array):
+        raise ValueError(f"X must be an array of numbers or a data frame; got {type(x).__name__}")
+    if array.dtype.kind in "mMcO":
+        for index, values in enumerate(np.reshape(array, (len(array), -1)).T):
+            _check_values(values, f"x{index}")
     array = check_array(x, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
-    array = np.asarray(array, dtype=np.float64)
+    # Booleans stay what they are: their columns get other leaves than numbers do.
+    array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
     return RawTable(tuple(f"x{i}" for i in range(array.shape[1])), tuple(array.T), len(array))
+
+
+def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    duplicated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    if duplicated:
+        raise ValueError(f"column names must be unique; {sorted(duplicated)[0]!r} occurs more than once")
+    for place, what in enumerate(("sample", "feature")):
+        if shape[place] == 0:
+            raise ValueError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
 def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | None) -> Table:
@@ -187,6 +228,10 @@ def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | No
 
     Booleans get bernoulli leaves, text and categories categorical ones, and numbers gaussian ones.
     """
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ValueError(
+            f"leaf must map names of columns to families, such as {{'age': 'gaussian'}}; got {overrides!r}"
+        )
     overrides = dict(overrides or {})
     for name, kind in overrides.items():
         if name not in raw.names:
@@ -203,6 +248,8 @@ def _fit_column(name: str, values: np.ndarray, kind: str | None) -> Column:
         kind = {"b": "bernoulli", "O": "categorical", "U": "categorical"}.get(values.dtype.kind, "gaussian")
         if kind == "categorical" and _all_boolean(values):
             kind = "bernoulli"
+        if kind == "bernoulli":
+            return Column(name, "bernoulli", (False, True))
     if kind in ("bernoulli", "categorical"):
         known = _distinct(values)
         if len(known) > _MAX_CATEGORIES:
@@ -239,7 +286,7 @@ def _standardise(column: Column, values: np.ndarray, weight: np.ndarray) -> Colu
     return replace(column, mean=mean, scale=1.0 if constant else scale)
 
 
-def _column_values(series: Any) -> np.ndarray:
+def _frame_column(series: Any, name: str) -> np.ndarray:
     """A data frame's column as floats, booleans, or objects with None for what is missing."""
     kind = getattr(series.dtype, "kind", "O")
     missing = np.asarray(series.isna(), dtype=bool)
@@ -249,6 +296,32 @@ def _column_values(series: Any) -> np.ndarray:
         return series.to_numpy(dtype=bool)
     values = np.asarray(series.astype(object), dtype=object).copy()
     values[missing] = None
+    return _check_values(values, name)
+
+
+def _arrow_column(array: Any, name: str) -> np.ndarray:
+    """The same of a column of an Arrow table."""
+    pa = import_extra("pyarrow", "tables", "an Arrow table")
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return array.cast(pa.float64(), safe=False).to_numpy()
+    if pa.types.is_boolean(kind) and not array.null_count:
+        return array.to_numpy()
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise ValueError(f"column {name!r} holds {kind}, which is neither numbers nor text; convert it or leave it out")
+    values = np.empty(len(array), dtype=object)
+    values[:] = array.to_pylist()
+    return _check_values(values, name)
+
+
+def _check_values(values: np.ndarray, name: str) -> np.ndarray:
+    """Return the values of a column, unless they are dates or numbers that leaves know nothing of."""
+    kinds = {values.dtype.type} if values.dtype.kind != "O" else {type(value) for value in values.tolist()}
+    for types, what, remedy in _NO_VALUES:
+        if any(issubclass(kind, types) for kind in kinds):
+            # scikit-learn's own checks look for the first words.
+            found = f"Complex data not supported: column {name!r}" if complex in types else f"column {name!r}"
+            raise ValueError(f"{found} holds {what}; {remedy}, or leave the column out")
     return values
 
 
@@ -273,10 +346,12 @@ def _number(value: Any, name: str, row: int) -> float:
 def _codes(values: np.ndarray, categories: tuple[Any, ...]) -> tuple[np.ndarray, Any]:
     """Codes (N,) of the values, NaN for missing and unknown ones, and one unknown value if there is any."""
     lookup = {_text(category): float(code) for code, category in enumerate(categories)}
+    if categories == (False, True):
+        lookup |= {"0": 0.0, "1": 1.0}  # arrays of booleans are often numbers the next time
     strange = None
     codes = np.full(len(values), np.nan)
     for row, value in enumerate(values.tolist()):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if is_missing(value):
             continue
         code = lookup.get(_text(value))
         if code is None:
@@ -288,13 +363,16 @@ def _codes(values: np.ndarray, categories: tuple[Any, ...]) -> tuple[np.ndarray,
 
 def _distinct(values: np.ndarray) -> list[Any]:
     """The different values as plain Python objects, in a fixed order."""
-    found = {
-        _text(value): value
-        for value in values.tolist()
-        if value is not None and not (isinstance(value, float) and math.isnan(value))
-    }
+    found = {_text(value): value for value in values.tolist() if not is_missing(value)}
     plain = (bool, int, float, str)
     return [found[key] if isinstance(found[key], plain) else key for key in sorted(found)]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or what pandas has for them."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,159 @@
+"""What estimators take as a table, and what they refuse by the name of the column."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from socratic.estimators import CircuitClassifier, CircuitDensity
+from socratic.estimators.tables import raw_table
+
+QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 2, "n_repetitions": 1, "random_state": 0, "n_jobs": 1}
+DAYS = [datetime.date(2020, 1, 1 + i) for i in range(20)]
+REFUSED = {
+    "days": (DAYS, "dates; convert them to numbers, such as days since the first"),
+    "stamps": (pd.date_range("2020-01-01", periods=20), "dates"),
+    "waits": (pd.to_timedelta(range(20), unit="h"), "durations; convert them to numbers, such as seconds"),
+    "prices": ([Decimal(i) / 10 for i in range(20)], "decimals; convert them to floats"),
+    "waves": (np.arange(20) * 1j, "complex numbers; make two columns of their real and imaginary parts"),
+}
+
+
+def labels(n: int) -> list[str]:
+    return ["no", "yes"] * (n // 2)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(40, 5, 60),
+            "visits": rng.integers(0, 9, 60),
+            "member": rng.random(60) < 0.5,
+            "colour": rng.choice(["red", "green"], 60),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_columns_that_no_leaf_can_hold_are_named(name: str) -> None:
+    values, message = REFUSED[name]
+    table = pd.DataFrame({"age": np.arange(20.0), name: values})
+    for estimator in (CircuitClassifier(**QUICK), CircuitDensity(**QUICK)):
+        with pytest.raises(ValueError, match=f"column '{name}' holds {message}.*, or leave the column out"):
+            estimator.fit(table, labels(20))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_same_in_arrays(name: str) -> None:
+    values, message = REFUSED[name]
+    array = np.column_stack([values, values])
+    with pytest.raises(ValueError, match=f"column 'x0' holds {message}"):
+        raw_table(array)
+    mixed = np.column_stack([np.arange(20), np.array(values, dtype=object)])
+    with pytest.raises(ValueError, match=f"column 'x1' holds {message}"):
+        raw_table(mixed)
+
+
+@pytest.mark.parametrize("name", ["days", "stamps", "waits", "prices"])
+def test_the_same_in_arrow_tables(name: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    values, message = REFUSED[name]
+    table = pa.table({"age": np.arange(20.0), name: pa.array(values)})
+    with pytest.raises(ValueError, match=f"column '{name}' holds {message}"):
+        CircuitClassifier(**QUICK).fit(table, labels(20))
+
+
+def test_nested_columns_are_named() -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match=r"column 'tags' holds list.*neither numbers nor text"):
+        raw_table(pa.table({"tags": [["a"], ["b"]]}))
+
+
+def test_arrays_of_booleans_have_bernoulli_leaves(tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((80, 3)) < [0.2, 0.5, 0.8]
+    x[:, 2] = True
+    model = CircuitClassifier(**QUICK).fit(x, x[:, 1])
+    assert [(column.kind, column.categories) for column in model.table_.columns] == [("bernoulli", (False, True))] * 3
+    answers = model.predict_proba(x)
+    assert np.array_equal(model.predict_proba(x.astype(float)), answers)
+    assert np.array_equal(model.predict_proba(x.astype(int)), answers)
+    assert np.isfinite(model.predict_proba(~x)).all()
+    rows, _ = model.sample(5, random_state=0)
+    assert rows.dtype == bool
+    holes = x.astype(float)
+    holes[0, 0] = np.nan
+    assert set(np.unique(model.impute(holes))) == {0.0, 1.0}
+
+
+def test_arrow_tables_are_data_frames(frame: pd.DataFrame) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.Table.from_pandas(frame)
+    model = CircuitClassifier(**QUICK).fit(table, labels(60))
+    expected = CircuitClassifier(**QUICK).fit(frame, labels(60))
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert np.array_equal(model.predict_proba(table), expected.predict_proba(frame))
+    assert np.array_equal(model.predict_proba(frame), expected.predict_proba(table.combine_chunks().to_batches()[0]))
+    # What is missing there is missing here.
+    holes = frame.astype({"member": object, "visits": float}).mask(np.arange(60)[:, None] % 4 == np.arange(4))
+    assert np.array_equal(model.predict_proba(pa.Table.from_pandas(holes)), expected.predict_proba(holes))
+    with pytest.raises(ValueError, match="X must be an array or a pandas data frame to be filled in; got Table"):
+        model.impute(table)
+
+
+def test_polars_frames_are_data_frames(frame: pd.DataFrame) -> None:
+    pl = pytest.importorskip("polars")
+    model = CircuitClassifier(**QUICK).fit(pl.DataFrame(frame.to_dict("list")), pl.Series(labels(60)))
+    expected = CircuitClassifier(**QUICK).fit(frame, labels(60))
+    assert np.array_equal(model.predict_proba(pl.DataFrame(frame.to_dict("list"))), expected.predict_proba(frame))
+    dated = pl.DataFrame({"age": range(20), "day": DAYS})
+    with pytest.raises(ValueError, match="column 'day' holds dates"):
+        CircuitClassifier(**QUICK).fit(dated, labels(20))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT], ids=["None", "NaN", "NA", "NaT"])
+def test_missing_labels_are_counted(missing: Any) -> None:
+    y = pd.Series(labels(20), dtype=object)
+    y[[3, 5]] = missing
+    with pytest.raises(ValueError, match="y must hold a label for each row; 2 of 20 are missing, the first in row 3"):
+        CircuitClassifier(**QUICK).fit(np.arange(20.0)[:, None], y)
+    numbers = np.array([0.0, 1.0] * 10)
+    numbers[7] = np.nan
+    with pytest.raises(ValueError, match="1 of 20 are missing, the first in row 7"):
+        CircuitClassifier(**QUICK).fit(np.arange(20.0)[:, None], numbers)
+
+
+def test_labels_are_of_one_kind() -> None:
+    with pytest.raises(ValueError, match="y must hold labels of one kind; it holds int and str"):
+        CircuitClassifier(**QUICK).fit(np.arange(4.0)[:, None], np.array(["a", 1, "a", 1], dtype=object))
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (["many"] * 20, "sample_weight must hold a number for each row; got"),
+        (np.ones(19), r"sample_weight must hold a number for each of 20 rows; got the shape \(19,\)"),
+        (np.full(20, np.nan), "sample_weight must hold numbers of at least 0"),
+        ({"age": 1}, "sample_weight must hold a number for each row"),
+    ],
+)
+def test_weights_that_are_none_are_named(weight: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CircuitClassifier(**QUICK).fit(np.arange(20.0)[:, None], labels(20), sample_weight=weight)
+
+
+def test_other_things_are_no_tables() -> None:
+    with pytest.raises(ValueError, match="X must be an array of numbers or a data frame; got dict"):
+        CircuitClassifier(**QUICK).fit({"age": [1, 2]}, labels(2))
+    mixed = pd.DataFrame({"age": [1.0, 2.0], 7: [1.0, 2.0]})
+    with pytest.raises(ValueError, match="Feature names are only supported if all input features have string names"):
+        CircuitClassifier(**QUICK).fit(mixed, labels(2))
+    with pytest.raises(ValueError, match=r"leaf must map names of columns to families.*got 'gaussian'"):
+        CircuitClassifier(**QUICK, leaf="gaussian").fit(np.arange(4.0)[:, None], labels(4))
