@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
 
 __all__ = ["DataFileError", "ModelFileError", "check_choice", "check_count", "check_rate"]
 
@@ -61,6 +59,6 @@ def check_rate(name: str, value: Any) -> float:
 
 def check_count(name: str, value: Any, minimum: int = 1) -> int:
     """Return ``value`` as an int, raising unless it is a whole number of at least ``minimum``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}; got {value!r}")
     return int(value)
