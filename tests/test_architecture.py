@@ -23,9 +23,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interop": {*CORE},
     "drawing": {*CORE},
     "learning": {*CORE},
-    "estimators": {*CORE, "images", "uncertainty", "learning"},
+    "tables": {*CORE},
+    "estimators": {*CORE, "images", "uncertainty", "learning", "tables"},
     # "": the package itself, for its version.
-    "cli": {"", *CORE, "images", "uncertainty", "learning", "estimators", "pages"},
+    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "pages"},
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")

@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from socratic.errors import ModelFileError
 from socratic.estimators import CircuitClassifier, load_classifier
-from socratic.estimators.tables import raw_table
+from socratic.tables.columns import raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 8, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 

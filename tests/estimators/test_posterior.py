@@ -11,8 +11,8 @@ from sklearn.datasets import load_iris
 
 import socratic
 from socratic.estimators import CircuitClassifier
-from socratic.estimators.encoding import encode_rows
 from socratic.estimators.posterior import POSTERIORS, circuit_posterior
+from socratic.tables.inputs import encode_rows
 from tests.estimators.test_classifier import mixed_frame
 
 QUICK: dict[str, Any] = {"n_epochs": 3, "n_sums": 3, "n_repetitions": 2, "random_state": 0}

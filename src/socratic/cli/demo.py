@@ -23,11 +23,11 @@ from socratic.cli.report import Card, Row, Shift, demo_page
 from socratic.errors import import_extra
 from socratic.estimators.building import threads
 from socratic.estimators.classifier import CircuitClassifier
-from socratic.estimators.encoding import encode_rows
 from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
 from socratic.pages import write_page
+from socratic.tables.inputs import encode_rows
 from socratic.uncertainty.metrics import auroc
 
 SIDE, BRIGHTEST = 8, 16.0

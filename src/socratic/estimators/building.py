@@ -16,10 +16,10 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
 from socratic.estimators.learned import LEARNED, check_whole_weights, learn_graph
-from socratic.estimators.tables import Table
 from socratic.families import Family
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, History, Rows
+from socratic.tables.columns import Table
 
 STRUCTURES = ("auto", "random", "spatial", *LEARNED)
 """The structures of estimators; "auto" is "random"."""

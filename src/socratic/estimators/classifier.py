@@ -19,7 +19,6 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Training, check_structure, fit_circuit, threads
-from socratic.estimators.encoding import check_columns, check_labels, check_weights, encode_rows
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.posterior import POSTERIORS, circuit_posterior
@@ -27,6 +26,7 @@ from socratic.estimators.preparation import Split, prepare, split_rows
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.settings import History, Rows, TrainingSettings
+from socratic.tables.inputs import check_columns, check_labels, check_weights, encode_rows
 from socratic.uncertainty.detector import DETECTORS, fit_detector
 from socratic.uncertainty.rates import choose_rate
 from socratic.uncertainty.synthetic import synthetic_shifts

@@ -16,14 +16,14 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Training, check_structure, fit_circuit, threads
-from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Prepared, Split, prepare, split_rows
-from socratic.estimators.tables import Table
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.settings import History, Rows, TrainingSettings
+from socratic.tables.columns import Table
+from socratic.tables.inputs import check_columns, check_weights, encode_rows
 
 OPTIMISERS = ("em", "adam")
 

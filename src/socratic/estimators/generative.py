@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
-from socratic.estimators.encoding import check_columns, encode_rows
-from socratic.estimators.tables import Table, arrow_table
 from socratic.inference.queries import conditional_log_likelihood, conditional_sample, expectation, mpe, sample
+from socratic.tables.columns import Table, arrow_table
+from socratic.tables.inputs import check_columns, encode_rows
 
 IMPUTE_METHODS = ("mean", "sample", "mpe")
 

@@ -7,9 +7,9 @@ import torch
 
 from socratic.circuit.graph import Graph
 from socratic.estimators.preparation import MOST_COPIES
-from socratic.estimators.tables import Table
 from socratic.learning.settings import Rows
 from socratic.learning.structure import chow_liu_tree, learn_class_spns
+from socratic.tables.columns import Table
 
 LEARNED = ("learnspn", "chow-liu")
 """Structures that come with their parameters: nothing is left to train."""

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from socratic.errors import check_rate
 from socratic.estimators.building import check_structure, threads
 from socratic.estimators.density import fit_density, log_density, split_density
-from socratic.estimators.encoding import check_columns, check_weights, encode_rows
 from socratic.estimators.preparation import prepare
+from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.uncertainty.conformal import Conformal
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from socratic.estimators.tables import RawTable, Table, fit_table
 from socratic.learning.settings import Rows
+from socratic.tables.columns import RawTable, Table, fit_table
 
 MIN_HELD_OUT = 20
 """Fewer rows than this are not worth holding out."""

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from socratic.estimators.tables import RawTable, arrow_table, is_missing, raw_table
+from socratic.tables.columns import RawTable, arrow_table, is_missing, raw_table
 
 
 def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:

@@ -1,0 +1,1 @@
+"""Tables: their columns, how these become numbers, and files of them."""
