@@ -6,6 +6,7 @@ import re
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -60,16 +61,17 @@ def python_blocks(text: str) -> list[Block]:
     return blocks
 
 
-def run(page: Path, blocks: list[Block]) -> None:
-    """Run the blocks in order in one namespace; a failure names the file, the line and the block."""
-    namespace: dict[str, object] = {"__name__": "__main__"}
+def run(page: Path, blocks: list[Block]) -> dict[str, Any]:
+    """Run the blocks in order in one namespace, and return it; a failure names the file, the line and the block."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         failure = run_block(page, block, namespace)
         if failure is not None:
             pytest.fail(failure, pytrace=False)
+    return namespace
 
 
-def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str | None:
+def run_block(page: Path, block: Block, namespace: dict[str, Any]) -> str | None:
     """Run one block; return where and how it failed, or None."""
     try:
         # Empty lines before the code make the traceback's line numbers those of the page.
@@ -101,7 +103,17 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     blocks = python_blocks(page.read_text(encoding="utf-8"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        run(page, blocks)
+        after = run(page, blocks)
+    if page.name == "README.md":
+        check_what_the_readme_says(after)
+
+
+def check_what_the_readme_says(after: dict[str, Any]) -> None:
+    """At most 5 % of familiar rows are refused, and unfamiliar ones are."""
+    model, new = after["model"], after["new"]
+    assert model.calibrated_
+    assert model.reject(new).mean() <= 0.05
+    assert model.reject(new * 3).mean() > 0.95
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

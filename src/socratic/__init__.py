@@ -87,7 +87,7 @@ _HOMES = {
         "training_log_likelihood",
     ),
     "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
-    "socratic.errors": ("DataFileError", "ModelFileError"),
+    "socratic.errors": ("CalibrationWarning", "DataFileError", "ModelFileError"),
     "socratic.estimators": (
         "CircuitClassifier",
         "CircuitDensity",

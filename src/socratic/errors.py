@@ -14,6 +14,10 @@ class ModelFileError(ValueError):
     """A model file that cannot be read: damaged, foreign, or of another format version."""
 
 
+class CalibrationWarning(UserWarning):
+    """A model that cannot keep its ``rejection_rate``: too few rows were held out to calibrate on."""
+
+
 class DataFileError(ValueError):
     """A data file that cannot be read: damaged, foreign, or not holding what was asked for."""
 

@@ -45,7 +45,7 @@ def test_learned_models_from_fit_to_evaluation(run: Run, folder: Path, tmp_path:
 
 def test_images_in_tables(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    rows = [[*(f"{value:.2f}" for value in rng.normal(i % 2, 1.0, 6)), "ab"[i % 2]] for i in range(80)]
+    rows = [[*(f"{value:.2f}" for value in rng.normal(i % 2, 1.0, 6)), "ab"[i % 2]] for i in range(150)]
     data = write_csv(tmp_path / "train.csv", rows, [*(f"p{i}" for i in range(6)), "y"])
     command = ["fit", data, "--target", "y", "-o", tmp_path / "m", "--structure", "spatial", "--epochs", 1, "--jobs", 1]
     assert "6 columns are no square image" in assert_one_line(run(*command))
@@ -59,7 +59,7 @@ def test_images_in_tables(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--structure", "learnspm"], "--structure must be one of auto, random, spatial, learnspn, chow-liu"),
+        (["--structure", "learnspm"], "--structure must be one of random, spatial, learnspn, chow-liu"),
         (["--structure", "learnspm"], "did you mean 'learnspn'?"),
         (["--structure", "learnspn", "--epochs", 3], "--epochs is for circuits that are trained"),
         (["--structure", "chow-liu", "--checkpoint", "state"], "--checkpoint is for circuits that are trained"),

@@ -55,6 +55,7 @@ def test_the_detector_keeps_its_promise_and_finds_outliers() -> None:
     assert np.mean(refused) == pytest.approx(0.1, abs=0.03)
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")
 def test_too_few_rows_to_calibrate_refuse_nothing() -> None:
     model = CircuitOutlierDetector(**QUICK).fit(np.arange(10.0)[:, None])
     assert (model.predict(np.arange(10.0)[:, None]) == 1).all()

@@ -39,6 +39,7 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
     return x, np.array(["setosa", "versicolor", "virginica"])[y]
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_pipelines_grid_search_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
     pipeline = make_pipeline(StandardScaler(), CircuitClassifier(**QUICK))
@@ -59,6 +60,7 @@ def test_clones_and_pickles(iris: tuple[np.ndarray, np.ndarray]) -> None:
     assert np.array_equal(again.fit(x, y).predict_proba(x), model.predict_proba(x))
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_calibrated_classifier(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
     model = CalibratedClassifierCV(CircuitClassifier(**QUICK), cv=2).fit(x, y)
@@ -66,6 +68,7 @@ def test_inside_calibrated_classifier(iris: tuple[np.ndarray, np.ndarray]) -> No
     assert model.score(x, y) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_mapie(iris: tuple[np.ndarray, np.ndarray]) -> None:
     from mapie.classification import SplitConformalClassifier
 
@@ -80,6 +83,7 @@ def test_inside_mapie(iris: tuple[np.ndarray, np.ndarray]) -> None:
     assert sets[np.arange(len(test)), codes, 0].mean() > 0.7
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_crepes(iris: tuple[np.ndarray, np.ndarray]) -> None:
     from crepes import WrapClassifier
 

@@ -76,6 +76,7 @@ def test_nested_columns_are_named() -> None:
         raw_table(pa.table({"tags": [["a"], ["b"]]}))
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_arrays_of_booleans_have_bernoulli_leaves(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.random((80, 3)) < [0.2, 0.5, 0.8]
@@ -93,6 +94,7 @@ def test_arrays_of_booleans_have_bernoulli_leaves(tmp_path: Any) -> None:
     assert set(np.unique(model.impute(holes))) == {0.0, 1.0}
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_arrow_tables_are_data_frames(frame: pd.DataFrame) -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.Table.from_pandas(frame)
@@ -108,6 +110,7 @@ def test_arrow_tables_are_data_frames(frame: pd.DataFrame) -> None:
         model.impute(table)
 
 
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_polars_frames_are_data_frames(frame: pd.DataFrame) -> None:
     pl = pytest.importorskip("polars")
     model = CircuitClassifier(**QUICK).fit(pl.DataFrame(frame.to_dict("list")), pl.Series(labels(60)))

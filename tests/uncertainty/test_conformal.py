@@ -31,12 +31,37 @@ def test_ties_are_rejected_less_often() -> None:
     )
 
 
-def test_a_weight_is_a_repeated_row() -> None:
+@pytest.mark.parametrize("weight", [1.0, 5.0, 0.1])
+def test_equal_weights_change_nothing(weight: float) -> None:
     rng = np.random.default_rng(2)
-    scores, counts, new = rng.normal(size=40).round(1), rng.integers(0, 4, 40), rng.normal(size=100).round(1)
-    weighted = Conformal.fit(scores, counts)
-    np.testing.assert_array_equal(weighted.p_value(new), Conformal.fit(np.repeat(scores, counts)).p_value(new))
-    assert (np.diff(weighted.scores) >= 0).all()
+    scores, new = rng.normal(size=19).round(1), rng.normal(size=100).round(1)
+    weighted, plain = Conformal.fit(scores, np.full(19, weight)), Conformal.fit(scores)
+    np.testing.assert_array_equal(weighted.p_value(new), plain.p_value(new))
+    assert weighted.reaches(0.05)
+    assert weighted.threshold(0.05) == plain.threshold(0.05) == scores.max()
+
+
+@pytest.mark.parametrize("kind", ["whole", "exponential"])
+@pytest.mark.parametrize(("n", "alpha"), [(30, 0.1), (60, 0.05), (10, 0.3)])
+def test_the_guarantee_holds_under_weights(kind: str, n: int, alpha: float) -> None:
+    """Copies of a row are no new evidence: counted as such they would refuse up to twice as many rows."""
+    rng = np.random.default_rng(3)
+    rejected = []
+    for _ in range(4000):
+        weights = rng.integers(0, 6, n) if kind == "whole" else rng.exponential(size=n)
+        rejected.append((Conformal.fit(rng.normal(size=n), weights).p_value(rng.normal(size=5)) <= alpha).mean())
+    error = np.std(rejected) / np.sqrt(len(rejected))
+    assert np.mean(rejected) <= alpha * (1 + 2 / n) + 3 * error
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.5, 0.99])
+def test_thresholds_agree_with_p_values(alpha: float) -> None:
+    rng = np.random.default_rng(4)
+    for n in (5, 19, 20, 59, 99):
+        conformal = Conformal.fit(rng.normal(size=n), rng.integers(1, 4, n))
+        new = rng.normal(size=200)
+        np.testing.assert_array_equal(new > conformal.threshold(alpha), conformal.p_value(new) <= alpha)
+        assert conformal.reaches(alpha) == (conformal.p_value([99.0])[0] <= alpha)
 
 
 def test_without_calibration_rows_nothing_is_unusual() -> None:

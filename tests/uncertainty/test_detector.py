@@ -105,17 +105,18 @@ def test_without_rows_at_all_nothing_is_unusual() -> None:
     assert auroc(detector.score(known), detector.score(unknown)) > 0.9
 
 
-def test_a_weight_is_a_repeated_row() -> None:
+def test_weights_are_proportions() -> None:
+    """All weights times five is no more evidence, and rows of weight 0 have no say."""
     rng = np.random.default_rng(8)
     reference, calibration, shifted = rows(rng, 60), rows(rng, 80), [rows(rng, 60, 1.0, 0.5)]
-    counts = [rng.integers(0, 4, 60), rng.integers(0, 4, 80)]
-    repeated = [
-        {name: np.repeat(values, count) for name, values in scores.items()}
+    counts = [np.where(np.arange(n) % 3 == 0, 0.0, 5.0) for n in (60, 80)]
+    weighted = fit_detector("combined", reference, shifted, calibration, *counts)
+    kept = [
+        {name: values[count > 0] for name, values in scores.items()}
         for scores, count in zip((reference, calibration), counts, strict=True)
     ]
-    weighted = fit_detector("combined", reference, shifted, calibration, *counts)
-    ones = [np.ones(count.sum()) for count in counts]
-    plain = fit_detector("combined", repeated[0], shifted, repeated[1], *ones)
+    ones = [np.ones(int((count > 0).sum())) for count in counts]
+    plain = fit_detector("combined", kept[0], shifted, kept[1], *ones)
     new = rows(rng, 200, 0.5, 0.5)
     assert weighted.weights == pytest.approx(plain.weights)
     np.testing.assert_allclose(weighted.score(new), plain.score(new))

@@ -7,6 +7,7 @@ import errno
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,17 @@ def library_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+@contextmanager
+def library_warnings() -> Iterator[None]:
+    """What the library warns of is said in one line."""
+    from socratic.errors import CalibrationWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CalibrationWarning)
+        warnings.showwarning = lambda message, *_, **__: complain(f"warning: {message}")
+        yield
 
 
 def no_such_column(path: Path, missing: Sequence[str], names: Sequence[str], what: str = "column") -> UserError:

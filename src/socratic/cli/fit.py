@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from socratic.cli.failures import UserError, describe, library_errors
+from socratic.cli.failures import UserError, describe, library_errors, library_warnings
 from socratic.cli.parsing import (
     check_share,
     check_writable,
@@ -47,10 +47,10 @@ def fit(
         str,
         typer.Option(
             metavar="NAME",
-            help="Where the circuit comes from: random trees (also auto), spatial for images, or learned from the "
-            "table: learnspn, chow-liu.",
+            help="Where the circuit comes from: random trees, spatial for images, or learned from the table: learnspn, "
+            "chow-liu.",
         ),
-    ] = "auto",
+    ] = "random",
     image_shape: Annotated[
         str | None,
         typer.Option(metavar="HxW[xC]", help="Shape of the images for --structure spatial; by default a square."),
@@ -69,7 +69,7 @@ def fit(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
 ) -> None:
     """Train a classifier on a table and write it to a file.
 
@@ -133,7 +133,7 @@ def _train(table: Any, *, quiet: bool, **settings: Any) -> CircuitClassifier:
             _show_columns(table, settings["leaf"])
     rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
     model = CircuitClassifier(**settings, verbose=on_terminal() and not quiet)
-    with library_errors():
+    with library_errors(), library_warnings():
         return model.fit(table.features, table.labels, table.weight)
 
 

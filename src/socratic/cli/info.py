@@ -75,9 +75,9 @@ def column_table(columns: Sequence[Any], limit: int | None, scaled: bool = True)
 def describe_calibration(model: CircuitClassifier) -> str:
     """What rejection was calibrated on."""
     size = f"{calibration_size(model):,}"
-    if model.calibrated_:
-        return f"{size} held-out rows"
-    return f"{size} training rows (too few to hold some out)"
+    if not model.n_calibration_:
+        return f"{size} training rows (none were held out)"
+    return f"{size} held-out rows" + ("" if model.calibrated_ else f" (too few for a rate of {model.rejection_rate:g})")
 
 
 def describe_training(model: CircuitClassifier) -> str:
@@ -111,7 +111,7 @@ def _describe(model: CircuitClassifier, path: Path) -> dict[str, str]:
 
 
 def _describe_structure(model: CircuitClassifier) -> str:
-    name = "random" if model.structure == "auto" else model.structure
+    name = "random" if model.structure == "auto" else model.structure  # as older files call it
     # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
     n_nodes = getattr(model.circuit_, "n_nodes", None)
     return name if n_nodes is None else f"{name} ({n_nodes:,} nodes)"

@@ -18,7 +18,7 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
 FAMILIES = ("gaussian", "bernoulli", "categorical", "binomial")
-STRUCTURES = ("auto", "random", "spatial", "learnspn", "chow-liu")
+STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 
 

@@ -14,15 +14,14 @@ import torch
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice, check_count
+from socratic.errors import check_count
 from socratic.estimators.learned import LEARNED, check_whole_weights, learn_graph
 from socratic.families import Family
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, History, Rows
 from socratic.tables.columns import Table
 
-STRUCTURES = ("auto", "random", "spatial", *LEARNED)
-"""The structures of estimators; "auto" is "random"."""
+STRUCTURES = ("random", "spatial", *LEARNED)
 _STEPS = 600
 """Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
@@ -111,8 +110,7 @@ def fit_circuit(
 
 
 def check_structure(settings: Any, weight: np.ndarray) -> None:
-    """Raise unless there is such a structure as the attributes of ``settings`` say, for these weights (N,) of rows."""
-    check_choice("structure", settings.structure, STRUCTURES)
+    """Raise unless the other settings, and the weights (N,) of rows, go together with ``structure``."""
     if settings.image_shape is not None and settings.structure != "spatial":
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
     if settings.structure in LEARNED:
@@ -129,14 +127,20 @@ def image_shape(shape: Sequence[int] | None, n_features: int) -> tuple[int, int,
                 "columns are no square image"
             )
         return side, side, 1
-    if isinstance(shape, str) or not isinstance(shape, Sequence) or len(shape) not in (2, 3):
-        raise ValueError(f"image_shape must be (height, width) or (height, width, channels); got {shape!r}")
-    names = ("the height in image_shape", "the width in image_shape", "the channels in image_shape")
-    height, width, channels = (check_count(*pair) for pair in zip(names, (*shape, 1)[:3], strict=True))
+    height, width, channels = check_image_shape("image_shape", shape)
     if height * width * channels != n_features:
         raise ValueError(
             f"image_shape {tuple(shape)} has {height * width * channels} values, and the table {n_features} columns"
         )
+    return height, width, channels
+
+
+def check_image_shape(name: str, shape: Any) -> tuple[int, int, int]:
+    """Height, width and channels; raises unless ``shape`` holds two or three whole numbers."""
+    if isinstance(shape, str) or not isinstance(shape, Sequence) or len(shape) not in (2, 3):
+        raise ValueError(f"{name} must be (height, width) or (height, width, channels); got {shape!r}")
+    parts = (f"the height in {name}", f"the width in {name}", f"the channels in {name}")
+    height, width, channels = (check_count(*pair) for pair in zip(parts, (*shape, 1)[:3], strict=True))
     return height, width, channels
 
 

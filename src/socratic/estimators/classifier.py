@@ -17,17 +17,20 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice, check_rate
+from socratic.errors import check_rate
 from socratic.estimators.building import Training, check_structure, fit_circuit, threads
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
-from socratic.estimators.posterior import POSTERIORS, circuit_posterior
-from socratic.estimators.preparation import Split, prepare, split_rows
+from socratic.estimators.posterior import circuit_posterior
+from socratic.estimators.preparation import Parts, Split, prepare, split_rows
+from socratic.estimators.rejection import RejectionMixin
+from socratic.estimators.settings import check_settings
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.settings import History, Rows, TrainingSettings
 from socratic.tables.inputs import check_columns, check_labels, check_weights, encode_rows
-from socratic.uncertainty.detector import DETECTORS, fit_detector
+from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.detector import fit_detector
 from socratic.uncertainty.rates import choose_rate
 from socratic.uncertainty.synthetic import synthetic_shifts
 
@@ -58,13 +61,13 @@ class Uncertainty:
     p_value: np.ndarray
 
 
-class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator):
+class CircuitClassifier(RejectionMixin, LabelledGenerativeMixin, ClassifierMixin, BaseEstimator):
     """Probabilistic circuit classifier with exact dropout uncertainty and calibrated rejection.
 
     Parameters
     ----------
-    structure : {"auto", "random", "spatial", "learnspn", "chow-liu"}
-        Where the circuit comes from: random trees (also "auto"), trees over the pixels of images, LearnSPN, or
+    structure : {"random", "spatial", "learnspn", "chow-liu"}
+        Where the circuit comes from: random trees, trees over the pixels of images, LearnSPN, or
         Chow-Liu trees of discrete columns. The last two come with their parameters: what sizes or trains a circuit
         does not apply to them.
     image_shape : (height, width) or (height, width, channels), optional
@@ -90,9 +93,9 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         Dropout rate of the uncertainty. "auto" takes the largest of some rates whose mean posterior has a log-loss on
         held-out rows within one standard error of the best rate's.
     masks : {"edge", "unit"}
-    posterior : {"expansion", "log-moments", "monte-carlo"}
-        How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "log-moments" is closer to the truth
-        and slower, and no better at telling strange rows apart.
+    posterior : {"expansion", "auto", "log-moments", "monte-carlo"}
+        How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "auto" is closer to the truth and
+        slower, and no better at telling strange rows apart.
     class_prior : array (C,), "uniform" or None
         Class probabilities, in the order of ``classes_``; None takes the frequencies of the training rows.
     detector : {"combined", "log_likelihood", "entropy"}
@@ -115,7 +118,7 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
     def __init__(
         self,
         *,
-        structure: str = "auto",
+        structure: str = "random",
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -181,16 +184,25 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         y : array (N,)
             Class labels of any kind.
         sample_weight : array (N,), optional
-            A row of weight 2 counts as two rows, one of weight 0 as none.
+            A row of weight 2 is trained on as two rows would be, one of weight 0 not at all. Held out, it is a single
+            draw that stands for two.
+
+        Warns
+        -----
+        CalibrationWarning
+            If too few rows can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
         """
-        check_choice("detector", self.detector, DETECTORS)
-        check_choice("posterior", self.posterior, POSTERIORS)
-        rate = check_rate("rejection_rate", self.rejection_rate)
+        check_settings(self)
         raw = check_columns(self, X, reset=True)
         y = check_labels(y)
         check_consistent_length(X, y)
         weight = check_weights(sample_weight, X)
         check_structure(self, weight)
+        if self.posterior == "log-moments" and self.structure in LEARNED:
+            raise ValueError(
+                f"posterior='log-moments' is not for structure={self.structure!r}; use 'expansion', 'auto' or "
+                "'monte-carlo'"
+            )
         self.classes_, labels = np.unique(y[weight > 0], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present; got {self.classes_[0]!r} alone")
@@ -198,11 +210,11 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         codes_of[weight > 0] = labels
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, codes_of, weight, self.leaf)
-        split = self._split(prepared.labels, rng)
-        self.table_, rows = prepared.standardise(split.train)
+        self.table_, parts = prepared.divide(self._split(prepared.labels, rng))
         with threads(self.n_jobs):
-            self._train(rows, split, seed=int(rng.integers(2**31 - 1)))
-            self._calibrate(rows, split, rng, rate)
+            self._train(parts, seed=int(rng.integers(2**31 - 1)))
+            self._calibrate(parts, rng)
+        self._warn_unless_calibrated()
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -224,8 +236,14 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
         return self._uncertainty(self._encoded(X))
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Which rows to refuse: (N,) booleans. At most ``rejection_rate`` of familiar rows are refused."""
-        return self.uncertainty(X).p_value <= check_rate("rejection_rate", self.rejection_rate)
+        """Which rows to refuse: (N,) booleans.
+
+        At most ``rejection_rate`` of familiar rows are refused, if the model is ``calibrated_``; if it is not, this
+        says so with a ``CalibrationWarning``.
+        """
+        rejected = self.uncertainty(X).p_value <= check_rate("rejection_rate", self.rejection_rate)
+        self._warn_unless_calibrated()
+        return rejected
 
     def predict_or_reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """The labels of :meth:`predict`, with ``rejected_label`` for refused rows."""
@@ -254,16 +272,11 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
     def _split(self, labels: np.ndarray, rng: np.random.Generator) -> Split:
         fraction = self.validation_fraction
         if isinstance(fraction, str):
-            check_choice("validation_fraction", fraction, ("auto",))
             fraction = 0.1 if len(labels) >= 2000 and self.structure not in LEARNED else 0.0
-        for name, value in (("validation_fraction", fraction), ("calibration_fraction", self.calibration_fraction)):
-            check_rate(name, value)
         return split_rows(labels, float(fraction), float(self.calibration_fraction), rng)
 
-    def _train(self, rows: Rows, split: Split, seed: int) -> None:
-        train = rows.take(torch.as_tensor(split.train))
-        validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
-        self.class_prior_ = self._prior(train)
+    def _train(self, parts: Parts, seed: int) -> None:
+        self.class_prior_ = self._prior(parts.train)
 
         def trainer(job: Training) -> History:
             settings = TrainingSettings(
@@ -288,35 +301,33 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
             )
 
         self.circuit_, self.history_ = fit_circuit(
-            self, self.table_, len(self.classes_), train, validation, trainer, seed
+            self, self.table_, len(self.classes_), parts.train, parts.validation, trainer, seed
         )
         self.n_iter_ = len(self.history_.epochs)
 
-    def _calibrate(self, rows: Rows, split: Split, rng: np.random.Generator, rate: float) -> None:
+    def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Choose the dropout rate on held-out rows and fit the detector; with too few rows, on the training rows."""
-        self.calibrated_ = len(split.calibration) > 0
-        judged = split.validation if len(split.validation) else split.reference
-        reference, calibration = (
-            (split.reference, split.calibration) if self.calibrated_ else (split.train, split.train)
-        )
-        self.dropout_ = self._choose_dropout(rows.take(torch.as_tensor(judged if len(judged) else split.train)))
-        weight = rows.weight.double().numpy()
-        x = rows.x.double().numpy()
+        self.n_calibration_ = len(parts.calibration)
+        held_out = (parts.reference, parts.calibration)
+        reference, calibration = held_out if self.n_calibration_ else (parts.train, parts.train)
+        self.dropout_ = self._choose_dropout(parts.validation or reference or parts.train)
+        x = reference.x.double().numpy()
         continuous = np.array([column.kind == "gaussian" for column in self.table_.columns])
         self.detector_ = fit_detector(
             self.detector,
-            self._scores(x[reference]),
-            [self._scores(shifted) for shifted in synthetic_shifts(x[reference], continuous, rng)],
-            self._scores(x[calibration]),
-            weight[reference],
-            weight[calibration],
+            self._scores(x),
+            [self._scores(shifted) for shifted in synthetic_shifts(x, continuous, rng)],
+            self._scores(calibration.x),
+            reference.weight.double().numpy(),
+            calibration.weight.double().numpy(),
         )
-        self.rejection_rate_ = rate
+
+    def _conformal(self) -> Conformal:
+        return self.detector_.calibration
 
     def _choose_dropout(self, rows: Rows) -> float:
         if not isinstance(self.dropout, str):
-            return check_rate("dropout", self.dropout)
-        check_choice("dropout", self.dropout, ("auto",))
+            return float(self.dropout)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # rates that are too large are tried on purpose
             return choose_rate(
@@ -330,10 +341,9 @@ class CircuitClassifier(LabelledGenerativeMixin, ClassifierMixin, BaseEstimator)
             counts = np.bincount(rows.y.numpy(), weights=rows.weight.double().numpy(), minlength=len(self.classes_))
             return counts / counts.sum()
         if isinstance(self.class_prior, str):
-            check_choice("class_prior", self.class_prior, ("uniform",))
             return np.full(len(self.classes_), 1.0 / len(self.classes_))
         prior = np.asarray(self.class_prior, dtype=np.float64)
-        if prior.shape != self.classes_.shape or (prior < 0).any() or abs(prior.sum() - 1.0) > 1e-6:
+        if prior.shape != self.classes_.shape or not (prior >= 0).all() or not abs(prior.sum() - 1.0) <= 1e-6:
             raise ValueError(
                 f"class_prior must hold {len(self.classes_)} probabilities that sum to 1, in the order of the "
                 f"classes {self.classes_.tolist()}; got {self.class_prior!r}"

@@ -14,18 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice, check_rate
 from socratic.estimators.building import Training, check_structure, fit_circuit, threads
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.learned import LEARNED
-from socratic.estimators.preparation import Prepared, Split, prepare, split_rows
+from socratic.estimators.preparation import Parts, Split, prepare, split_rows
+from socratic.estimators.settings import check_settings
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
-from socratic.learning.settings import History, Rows, TrainingSettings
+from socratic.learning.settings import History, TrainingSettings
 from socratic.tables.columns import Table
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
-
-OPTIMISERS = ("em", "adam")
 
 
 class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
@@ -33,7 +31,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
 
     Parameters
     ----------
-    structure : {"auto", "random", "spatial", "learnspn", "chow-liu"}
+    structure : {"random", "spatial", "learnspn", "chow-liu"}
         Where the circuit comes from, as in :class:`~socratic.estimators.classifier.CircuitClassifier`. Learned
         structures ("learnspn", "chow-liu") are not trained: sizes, optimiser and validation do not apply.
     image_shape : (height, width) or (height, width, channels), optional
@@ -47,8 +45,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
     n_epochs, batch_size : int or "auto"
     learning_rate : float
         Of Adam.
-    validation_fraction : float
-        Share of rows held out to stop on.
+    validation_fraction : float or "auto"
+        Share of rows held out to stop on; by default a tenth.
     checkpoint : path, optional
         File from which an interrupted ``fit`` with Adam resumes.
     verbose : bool
@@ -60,7 +58,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        structure: str = "auto",
+        structure: str = "random",
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -70,7 +68,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         learning_rate: float = 0.05,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | str = "auto",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -96,18 +94,15 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitDensity:  # noqa: ARG002, N803
         """Learn the distribution of the rows of ``X``."""
+        check_settings(self)
         raw = check_columns(self, X, reset=True)
         weight = check_weights(sample_weight, X)
         check_structure(self, weight)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
-        split = split_density(self, prepared, 0.0, rng)
-        self.table_, rows = prepared.standardise(split.train)
+        self.table_, parts = prepared.divide(split_density(self, prepared.labels, 0.0, rng))
         with threads(self.n_jobs):
-            validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
-            self.circuit_, self.history_ = fit_density(
-                self, self.table_, rows.take(torch.as_tensor(split.train)), validation, int(rng.integers(2**31 - 1))
-            )
+            self.circuit_, self.history_ = fit_density(self, self.table_, parts, int(rng.integers(2**31 - 1)))
         self.n_iter_ = len(self.history_.epochs)
         return self
 
@@ -137,18 +132,18 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         return tags
 
 
-def split_density(settings: Any, prepared: Prepared, calibration_fraction: float, rng: np.random.Generator) -> Split:
+def split_density(settings: Any, labels: np.ndarray, calibration_fraction: float, rng: np.random.Generator) -> Split:
     """Hold rows out as the attributes of ``settings`` say, none to stop on if nothing is trained."""
-    fraction = check_rate("validation_fraction", settings.validation_fraction)
-    calibration = check_rate("calibration_fraction", calibration_fraction)
-    return split_rows(prepared.labels, 0.0 if settings.structure in LEARNED else fraction, calibration, rng)
+    fraction = settings.validation_fraction
+    if settings.structure in LEARNED:
+        fraction = 0.0
+    elif fraction == "auto":
+        fraction = 0.1
+    return split_rows(labels, float(fraction), float(calibration_fraction), rng)
 
 
-def fit_density(
-    settings: Any, table: Table, train: Rows, validation: Rows | None, seed: int
-) -> tuple[Circuit | Graph, History]:
+def fit_density(settings: Any, table: Table, parts: Parts, seed: int) -> tuple[Circuit | Graph, History]:
     """A circuit of one class as the attributes of ``settings`` say (a density's or outlier detector's)."""
-    check_choice("optimiser", settings.optimiser, OPTIMISERS)
 
     def trainer(job: Training) -> History:
         circuit, train, validation, sizes, progress = job
@@ -172,7 +167,7 @@ def fit_density(
             progress=progress,
         )
 
-    return fit_circuit(settings, table, 1, train, validation, trainer, seed)
+    return fit_circuit(settings, table, 1, parts.train, parts.validation, trainer, seed)
 
 
 @torch.no_grad()

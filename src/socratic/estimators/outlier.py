@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from socratic.errors import check_rate
 from socratic.estimators.building import check_structure, threads
 from socratic.estimators.density import fit_density, log_density, split_density
 from socratic.estimators.preparation import prepare
+from socratic.estimators.rejection import RejectionMixin
+from socratic.estimators.settings import check_settings
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.uncertainty.conformal import Conformal
 
 
-class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
+class CircuitOutlierDetector(RejectionMixin, OutlierMixin, BaseEstimator):
     """Outlier detection by the density of a probabilistic circuit.
 
     Parameters
@@ -42,7 +43,7 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         *,
         rejection_rate: float = 0.05,
         calibration_fraction: float = 0.2,
-        structure: str = "auto",
+        structure: str = "random",
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -52,7 +53,7 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         learning_rate: float = 0.05,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | str = "auto",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -79,27 +80,28 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitOutlierDetector:  # noqa: ARG002, N803
-        """Learn the density of familiar rows, and where its lowest values lie."""
-        rate = check_rate("rejection_rate", self.rejection_rate)
+        """Learn the density of familiar rows, and where its lowest values lie.
+
+        A ``CalibrationWarning`` says if too few rows can be held out to keep ``rejection_rate``.
+        """
+        check_settings(self)
         raw = check_columns(self, X, reset=True)
         weight = check_weights(sample_weight, X)
         check_structure(self, weight)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
-        split = split_density(self, prepared, float(self.calibration_fraction), rng)
-        self.table_, rows = prepared.standardise(split.train)
+        split = split_density(self, prepared.labels, self.calibration_fraction, rng)
+        held = np.sort(np.concatenate([split.reference, split.calibration]))  # one score needs no reference
+        self.table_, parts = prepared.divide(replace(split, reference=held[:0], calibration=held))
+        self.n_calibration_ = len(held)
         with threads(self.n_jobs):
-            held = np.sort(np.concatenate([split.reference, split.calibration]))  # one score needs no reference
-            validation = rows.take(torch.as_tensor(split.validation)) if len(split.validation) else None
-            train = rows.take(torch.as_tensor(split.train))
-            self.circuit_, self.history_ = fit_density(
-                self, self.table_, train, validation, int(rng.integers(2**31 - 1))
-            )
-            judged = rows.take(torch.as_tensor(held)) if len(held) else train
+            self.circuit_, self.history_ = fit_density(self, self.table_, parts, int(rng.integers(2**31 - 1)))
+            judged = parts.calibration if len(held) else parts.train
             scores = -log_density(self.circuit_, self.table_, judged.x.to(self.circuit_.device, self.circuit_.dtype))
         self.conformal_ = Conformal.fit(scores, judged.weight.double().numpy())
-        self.offset_ = -self.conformal_.threshold(rate)
+        self.offset_ = -self.conformal_.threshold(self.rejection_rate)
         self.n_iter_ = len(self.history_.epochs)
+        self._warn_unless_calibrated()
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -112,12 +114,17 @@ class CircuitOutlierDetector(OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """1 for familiar rows, -1 for outliers."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        """1 for familiar rows, -1 for outliers; warns if the model is not ``calibrated_``."""
+        labels = np.where(self.decision_function(X) < 0, -1, 1)
+        self._warn_unless_calibrated()
+        return labels
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual."""
         return self.conformal_.p_value(-self.score_samples(X))
+
+    def _conformal(self) -> Conformal:
+        return self.conformal_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,19 +12,25 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.inference.moments import tdi
 from socratic.inference.posterior import Posterior
-from socratic.inference.posterior_methods import dropout_posterior
+from socratic.inference.posterior_methods import PosteriorMethod, dropout_posterior
 
-POSTERIORS = ("expansion", "log-moments", "monte-carlo")
+POSTERIORS: tuple[PosteriorMethod, ...] = ("expansion", "auto", "log-moments", "monte-carlo")
 
 
 @torch.no_grad()
 def circuit_posterior(
-    name: str, circuit: Circuit | Graph, x: Tensor, *, dropout: float, masks: Any, class_prior: Sequence[float]
+    name: Any,
+    circuit: Circuit | Graph,
+    x: Tensor,
+    *,
+    dropout: float,
+    masks: Any,
+    class_prior: Sequence[float],
 ) -> Posterior:
     """The class posterior over dropout masks, by one of ``POSTERIORS``.
 
-    Sampled masks take the place of log-moments for rows on which these are not accurate, and for graphs; they also take
-    the place of the expansion for graphs whose exact moments would cost too much.
+    With "auto" sampled masks take the place of log-moments for rows on which these are not accurate, and for graphs;
+    with "expansion" for graphs whose exact moments would cost too much.
     """
     # Without inner sums only the class roots have something to drop; in a learned graph they are sums like all others.
     root_dropout = isinstance(circuit, Graph) or not circuit.inner_layers()
@@ -37,7 +43,7 @@ def circuit_posterior(
         x,
         dropout=dropout,
         masks=masks,
-        method="monte-carlo" if name == "monte-carlo" else "auto",
+        method="auto" if name == "expansion" else name,
         class_prior=class_prior,
         root_dropout=root_dropout,
     )

@@ -18,13 +18,13 @@ MIN_HELD_OUT = 20
 
 
 MOST_COPIES = 5_000_000
-"""Rows that whole-number weights may become, unless more were given."""
+"""Rows to train on that whole-number weights may become, unless more were given."""
 
 
 class Canonical(NamedTuple):
     """Rows in an order that depends on their content alone."""
 
-    kept: np.ndarray  # (M,): a row of the input for each copy, or for each distinct row
+    kept: np.ndarray  # (M,): the place of a row for each copy, or for each distinct row
     weight: np.ndarray  # (M,): 1, or the summed weight of all copies
 
 
@@ -38,27 +38,36 @@ class Split:
     calibration: np.ndarray
 
 
-def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Canonical:
-    """Order rows by a digest of their content, those of weight 2 twice.
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The rows of each part of a :class:`Split`, encoded and standardised."""
 
-    Training then depends on which rows there are and how much they weigh, not on their order; a row of weight 2 is the
-    same as the row given twice, and one of weight 0 as none. Copies are rows of their own: they can be held out one by
-    one, as draws from the same population. Only where weights are no whole numbers, or too large, are they merged.
+    train: Rows
+    validation: Rows | None
+    reference: Rows
+    calibration: Rows
+
+
+def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Canonical:
+    """Rows to train on, ordered by a digest of their content, those of weight 2 twice.
+
+    Training then depends on which rows there are and how much they weigh, not on their order, and a row of weight 2
+    trains as the row given twice does. Where weights are no whole numbers, or too large, equal rows are merged instead.
     """
-    kept = np.flatnonzero(weight > 0)
-    content = np.ascontiguousarray(np.column_stack([codes[kept], labels[kept]]) + 0.0)  # -0.0 becomes 0.0
-    keys = np.array([hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in content], dtype="S16")
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(first))
+    _, first, inverse = np.unique(_digests(codes, labels), return_index=True, return_inverse=True)
+    total = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
     if (total == np.round(total)).all() and total.sum() <= max(len(weight), MOST_COPIES):
-        copies = np.repeat(kept[first], total.astype(np.int64))
+        copies = np.repeat(first, total.astype(np.int64))
         return Canonical(copies, np.ones(len(copies)))
-    return Canonical(kept[first], total)
+    return Canonical(first, total)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows of a table, encoded but not yet standardised.
+    """Rows of a table, encoded but not yet standardised, in an order that depends on their content alone.
+
+    A row given twice is two rows, which may be held out one by one: they are two draws from the population. A row of
+    weight 2 is one draw, and stays one until it is trained on.
 
     Attributes
     ----------
@@ -68,6 +77,7 @@ class Prepared:
     labels : ndarray (M,)
         Class numbers.
     weight : ndarray (M,)
+        Positive.
     """
 
     columns: Table
@@ -75,26 +85,37 @@ class Prepared:
     labels: np.ndarray
     weight: np.ndarray
 
-    def standardise(self, train: np.ndarray) -> tuple[Table, Rows]:
-        """The table scaled by the rows to train on alone, and all rows in its scale.
+    def divide(self, split: Split) -> tuple[Table, Parts]:
+        """The table scaled by the rows to train on alone, and all parts in its scale.
 
         Rows held out for calibration must not have a part in anything that new rows have none in.
         """
-        table = self.columns.standardised(self.codes[train], self.weight[train])
-        rows = Rows(
-            torch.as_tensor(table.scale(self.codes), dtype=torch.float32),
-            torch.as_tensor(self.labels),
-            torch.as_tensor(self.weight, dtype=torch.float32),
+        train = canonical_rows(self.codes[split.train], self.labels[split.train], self.weight[split.train])
+        place = split.train[train.kept]
+        table = self.columns.standardised(self.codes[place], train.weight)
+
+        def rows(place: np.ndarray, weight: np.ndarray) -> Rows:
+            return Rows(
+                torch.as_tensor(table.scale(self.codes[place]), dtype=torch.float32),
+                torch.as_tensor(self.labels[place]),
+                torch.as_tensor(weight, dtype=torch.float32),
+            )
+
+        return table, Parts(
+            rows(place, train.weight),
+            rows(split.validation, self.weight[split.validation]) if len(split.validation) else None,
+            rows(split.reference, self.weight[split.reference]),
+            rows(split.calibration, self.weight[split.calibration]),
         )
-        return table, rows
 
 
 def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, str] | None) -> Prepared:
     """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
     columns = fit_table(raw, weight > 0, leaf)
     codes = columns.encode(raw)
-    distinct = canonical_rows(codes, labels, weight)
-    return Prepared(columns, codes[distinct.kept], labels[distinct.kept], distinct.weight)
+    kept = np.flatnonzero(weight > 0)
+    kept = kept[np.argsort(_digests(codes[kept], labels[kept], weight[kept]), kind="stable")]
+    return Prepared(columns, codes[kept], labels[kept], weight[kept])
 
 
 def split_rows(
@@ -107,6 +128,9 @@ def split_rows(
     n = len(labels)
     sizes = [round(validation_fraction * n), round(calibration_fraction * n)]
     sizes = [size if size >= MIN_HELD_OUT else 0 for size in sizes]
+    if not any(sizes):  # nothing random then: weights and copies cannot make a difference
+        nothing = np.empty(0, dtype=int)
+        return Split(np.arange(n), nothing, nothing, nothing)
     parts: list[list[int]] = [[], [], []]  # train, validation, calibration
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
@@ -122,3 +146,9 @@ def split_rows(
     third = len(held) // 3
     train, validation = (np.array(sorted(part), dtype=int) for part in parts[:2])
     return Split(train, validation, np.sort(held[:third]), np.sort(held[third:]))
+
+
+def _digests(codes: np.ndarray, *more: np.ndarray) -> np.ndarray:
+    """A digest (M,) of the content of each row."""
+    content = np.ascontiguousarray(np.column_stack([codes, *more]) + 0.0)  # -0.0 becomes 0.0
+    return np.array([hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in content], dtype="S16")

@@ -13,7 +13,7 @@ import torch
 from socratic.circuit.graph import Graph
 from socratic.circuit.graph_parts import graph_parts
 from socratic.circuit.storage import read_tensors, restore_circuit, restore_graph, write_tensors
-from socratic.errors import ModelFileError, check_choice, check_rate
+from socratic.errors import ModelFileError, check_choice, check_count, check_rate
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.posterior import POSTERIORS
 from socratic.inference.results import MASK_KINDS
@@ -23,7 +23,7 @@ from socratic.uncertainty.detector import Detector
 
 FORMAT = "socratic.classifier"
 VERSION = 1
-_FITTED = ("dropout_", "rejection_rate_", "calibrated_", "n_iter_", "n_features_in_")
+_FITTED = ("dropout_", "n_calibration_", "n_iter_", "n_features_in_")
 
 
 def save_classifier(model: CircuitClassifier, path: str | Path) -> None:
@@ -76,8 +76,11 @@ def load_classifier(path: str | Path, *, device: str = "cpu") -> CircuitClassifi
         model.class_prior_ = tensors["class_prior"].numpy()
         kind = config["classes_kind"]
         model.classes_ = np.array(config["classes"], dtype=object if kind == "O" else np.dtype(kind))
+        fitted = config["fitted"]
+        if "calibrated_" in fitted:  # as files said it before they held the number of rows
+            fitted["n_calibration_"] = len(model.detector_.calibration.scores) if fitted["calibrated_"] else 0
         for name in _FITTED:
-            setattr(model, name, config["fitted"][name])
+            setattr(model, name, fitted[name])
         epochs = tuple(Epoch(*row) for row in config["history"]["epochs"])
         model.history_ = History(epochs, config["history"]["best"])
         if config["feature_names"]:
@@ -102,7 +105,8 @@ def _check_fit(model: CircuitClassifier) -> None:
         if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
             raise ValueError(f"the column {column.name!r} has no scale")
     check_rate("dropout_", model.dropout_)
-    check_rate("rejection_rate_", model.rejection_rate_)
+    check_rate("rejection_rate", model.rejection_rate)
+    check_count("n_calibration_", model.n_calibration_, minimum=0)
     check_choice("masks", model.masks, MASK_KINDS)
     check_choice("posterior", model.posterior, POSTERIORS)
 

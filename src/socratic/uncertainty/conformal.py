@@ -16,14 +16,15 @@ class Conformal:
     """Scores of calibration rows to compare others with.
 
     For a row exchangeable with the calibration rows, the p-value is at most alpha with a probability of at most alpha,
-    for every alpha; of exactly floor(alpha (n + 1)) / (n + 1) if the weights are 1 and no scores are tied.
+    for every alpha; of exactly floor(alpha (n + 1)) / (n + 1) if the rows weigh the same and no scores are tied.
+    Weights that differ may add about alpha / n to it.
 
     Attributes
     ----------
     scores : np.ndarray (n,)
         Ascending; higher is more unusual.
     weights : np.ndarray (n,)
-        How many rows each score stands for.
+        Of the scores, scaled so that they sum to the number of independent rows they are worth.
     """
 
     scores: np.ndarray
@@ -38,33 +39,43 @@ class Conformal:
         scores : array (n,)
             May be infinite; no NaN.
         weights : array (n,), optional
-            Not negative: a weight of 2 is the row given twice. 1 by default.
+            Not negative, 1 by default. Only their proportions matter: a row of weight 2 is a single draw that stands
+            for twice as many rows, not two draws.
         """
-        values, counts = check_weighted("scores", scores, weights)
+        values, weight = check_weighted("scores", scores, weights)
         order = np.argsort(values, kind="stable")
-        return cls(values[order], counts[order])
+        return cls(values[order], weight[order])
 
     def p_value(self, scores: ArrayLike) -> np.ndarray:
         """P-values (N,) of scores (N,): (weight of the calibration scores >= s, plus 1) / (total weight, plus 1).
 
         Without calibration rows they are 1. NaN counts as more unusual than anything.
         """
-        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)  # (n + 1,): weight from each score upwards
         place = np.searchsorted(self.scores, np.asarray(scores, dtype=np.float64), side="left")
-        return (above[place] + 1.0) / (above[0] + 1.0)
+        return self._levels()[place]
 
     def threshold(self, alpha: float) -> float:
         """The score above which p-values are at most ``alpha``; a very large one if no score can be that unusual."""
-        above = np.cumsum(self.weights[::-1])[::-1]  # (n,): weight from each score upwards
-        allowed = alpha * (self.weights.sum() + 1.0) - 1.0
-        if allowed < 0.0:
+        if not self.reaches(alpha):
             return UNREACHABLE
-        kept = self.scores[above > allowed]
+        kept = self.scores[self._levels()[:-1] > alpha]
         return float(kept[-1]) if len(kept) else -UNREACHABLE
+
+    def reaches(self, alpha: float) -> bool:
+        """Whether the p-value of the most unusual score is at most ``alpha``: otherwise there are too few rows."""
+        return bool(self._levels()[-1] <= alpha)
+
+    def _levels(self) -> np.ndarray:
+        """The p-value (n + 1,) of each calibration score, and of a higher one."""
+        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)
+        return (above + 1.0) / (above[0] + 1.0)
 
 
 def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and weights as float64 arrays (n,), or a ValueError that says why not."""
+    """Scores and weights as float64 arrays (n,), or a ValueError that says why not.
+
+    The weights are scaled to sum to the number of independent rows they are worth, (sum w)^2 / sum w^2 (Kish).
+    """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1:
         raise ValueError(f"{name} must have the shape (n,); got {values.shape}")
@@ -76,4 +87,11 @@ def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> t
         raise ValueError(f"the weights of {name} must have the shape {values.shape}, like them; got {counts.shape}")
     if not (np.isfinite(counts) & (counts >= 0.0)).all():
         raise ValueError(f"the weights of {name} must be finite and at least 0; got a minimum of {counts.min():g}")
-    return values, counts
+    return values, _scaled(counts)
+
+
+def _scaled(weights: np.ndarray) -> np.ndarray:
+    if not weights.any():
+        return weights
+    relative = weights / weights.max()  # equal weights become exactly 1
+    return relative * (relative.sum() / (relative**2).sum())

@@ -160,7 +160,7 @@ def fit_detector(
     calibration : Scores (m,)
         Of other held-out rows, to compare with.
     reference_weight, calibration_weight : np.ndarray (n,), (m,)
-        A weight of 2 is the row given twice.
+        As in :meth:`Conformal.fit`.
     """
     check_choice("kind", kind, DETECTORS)
     for label, scores in (("reference", reference), ("calibration", calibration), *(("shifted", s) for s in shifted)):
@@ -168,7 +168,7 @@ def fit_detector(
     checked = {name: check_weighted(f"reference[{name!r}]", reference[name], reference_weight) for name in SCORES}
     surprises = {name: Surprise.fit(*checked[name]) for name in SCORES}
     sets = [scores for scores in shifted if len(scores[SCORES[0]])]
-    total = float(np.sum(reference_weight))
+    total = float(checked[SCORES[0]][1].sum())
     worth = dict.fromkeys(SCORES, 0.0)
     if total > 0.0 and sets:
         for name, (values, counts) in checked.items():

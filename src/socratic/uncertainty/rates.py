@@ -23,12 +23,12 @@ def choose_rate(posterior: Callable[[float], np.ndarray], labels: np.ndarray, we
     labels : np.ndarray (N,)
         Class numbers of the rows.
     weights : np.ndarray (N,)
-        A weight of 2 is the row given twice.
+        Of the rows.
     """
     share = weights / weights.sum()
     places = np.arange(len(labels))
     losses = {rate: -np.log(np.maximum(posterior(rate)[places, labels], _SMALLEST)) for rate in DROPOUT_RATES}
     means = {rate: float(share @ loss) for rate, loss in losses.items()}
     best = min(means, key=lambda rate: means[rate])
-    spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 / len(labels)))
+    spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 * (share @ share)))
     return max(rate for rate in DROPOUT_RATES if means[rate] <= means[best] + spread)
