@@ -16,7 +16,7 @@ import socratic
 from benchmarks.timing import median_seconds, peak_memory_mb
 from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 
 N_NODES = 100_000
 N_FEATURES = 64
@@ -32,7 +32,7 @@ def random_tree(n_nodes: int, n_features: int, seed: int = 0) -> Node:
 
     def node(scope: range, budget: int) -> Node:
         if len(scope) == 1 and budget < 3:
-            return Leaf(scope[0], Normal(float(rng.normal()), 1.0))
+            return Leaf(scope[0], Gaussian.of(float(rng.normal()), 1.0))
         n_children = int(np.clip(budget // (2 * len(scope) + 1), 2, 4))
         weights = rng.dirichlet(np.full(n_children, 2.0)) + 1e-3
         share = (budget - 1) // n_children

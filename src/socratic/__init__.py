@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from socratic import distributions as distributions
     from socratic import families as families
     from socratic import images as images
     from socratic import interop as interop
@@ -98,7 +97,7 @@ _HOMES = {
     "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu_tree", "learn_class_spns", "learn_spn"),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
-_MODULES = ("distributions", "families", "images", "interop")
+_MODULES = ("families", "images", "interop")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604

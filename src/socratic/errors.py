@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["DataFileError", "ModelFileError", "check_choice", "check_count", "check_rate"]
+__all__ = ["DataFileError", "ModelFileError", "check_choice", "check_count", "check_number", "check_rate"]
 
 
 class ModelFileError(ValueError):
@@ -59,6 +60,18 @@ def check_rate(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < 1.0:
         raise ValueError(f"{name} must be a number in [0, 1); got {value!r}")
     return float(value)
+
+
+def check_number(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> float:
+    """Return ``value`` as a float, raising unless it is a finite number from ``minimum`` to ``maximum``."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and minimum <= number <= maximum:
+            return number
+    bounds = "" if minimum == -math.inf else f" of at least {minimum:.3g}"
+    bounds = bounds if maximum == math.inf else f" between {minimum:.3g} and {maximum:.3g}"
+    hint = "; .tolist() makes it plain" if hasattr(value, "tolist") and not isinstance(value, Real) else ""
+    raise ValueError(f"{name} must be a finite number{bounds}; got {value!r}{hint}")
 
 
 def check_count(name: str, value: Any, minimum: int = 1) -> int:

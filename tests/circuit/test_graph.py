@@ -10,8 +10,7 @@ import torch
 import socratic
 from socratic import Graph
 from socratic.circuit.nodes import Leaf, Product, Sum
-from socratic.distributions import Bernoulli, Normal
-from socratic.families import Binomial, Categorical
+from socratic.families import Bernoulli, Binomial, Categorical, Gaussian
 from tests.oracles import enumerate_masks, evaluate, topological
 
 CIRCUITS = {
@@ -66,21 +65,21 @@ def test_weights_of_nodes_sum_to_one() -> None:
 
 
 def test_nodes_are_frozen_and_compare_by_identity() -> None:
-    leaf = Leaf(0, Normal(0.0, 1.0))
-    assert leaf != Leaf(0, Normal(0.0, 1.0))
+    leaf = Leaf(0, Gaussian.of(0.0, 1.0))
+    assert leaf != Leaf(0, Gaussian.of(0.0, 1.0))
     assert Product((leaf,)) != Product((leaf,))
     with pytest.raises(AttributeError):
         leaf.variable = 1  # type: ignore[misc]
 
 
 def test_a_missing_value_is_marginalised() -> None:
-    assert Leaf(1, Normal(0.0, 1.0)).log_density([0.5, math.nan]) == 0.0
+    assert Leaf(1, Gaussian.of(0.0, 1.0)).log_density([0.5, math.nan]) == 0.0
 
 
 def small() -> tuple[Sum, Sum]:
-    shared = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 2.0))), (0.25, 0.75))
-    part = Product((shared, Leaf(1, Bernoulli(0.3))))
-    other = Product((shared, Leaf(1, Bernoulli(0.6))))
+    shared = Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 2.0))), (0.25, 0.75))
+    part = Product((shared, Leaf(1, Bernoulli.of(0.3))))
+    other = Product((shared, Leaf(1, Bernoulli.of(0.6))))
     return Sum((part, other), (0.5, 0.5)), Sum((other, part), (0.1, 0.9))
 
 
@@ -127,14 +126,14 @@ def test_a_graph_keeps_the_type_and_the_columns_of_its_circuit() -> None:
 
 
 def test_children_may_be_lists() -> None:
-    leaves = [Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))]
+    leaves = [Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))]
     graph = Graph([Sum(leaves, [0.5, 0.5])])
     assert graph.n_nodes == 3
 
 
 def test_children_of_weight_zero_keep_their_masks_and_change_nothing_else() -> None:
     """Under unit masks sums over the same children share masks, also where one of them does not use a child."""
-    leaves = tuple(Leaf(0, Normal(mean, 1.0)) for mean in (0.0, 1.0, 2.0))
+    leaves = tuple(Leaf(0, Gaussian.of(mean, 1.0)) for mean in (0.0, 1.0, 2.0))
     roots = (Sum(leaves, (0.5, 0.5, 0.0)), Sum(leaves, (0.2, 0.3, 0.5)))
     graph = Graph(roots, dtype=torch.float64)
     x = torch.tensor([[0.3], [2.0]], dtype=torch.float64)
@@ -150,6 +149,6 @@ def test_children_of_weight_zero_keep_their_masks_and_change_nothing_else() -> N
 
 
 def test_scopes_are_the_variables_below() -> None:
-    a, b = Leaf(0, Normal(0.0, 1.0)), Leaf(2, Normal(0.0, 1.0))
+    a, b = Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(2, Gaussian.of(0.0, 1.0))
     graph = Graph(Sum((Product((a, b)), Product((b, a))), (0.5, 0.5)))
     assert graph.scopes() == [0b001, 0b100, 0b101, 0b101, 0b101]

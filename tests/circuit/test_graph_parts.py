@@ -10,20 +10,20 @@ from safetensors.torch import load_file, save_file
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
 from socratic.errors import ModelFileError
+from socratic.families import Bernoulli, Binomial, Categorical, Gaussian
 from tests.circuit.test_storage import header_of, reconfigure, rewrite
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows
 
 
 def mixed() -> Graph:
     parts = [
-        Leaf(0, Bernoulli(0.0)),
-        Leaf(1, Categorical((0.2, 0.0, 0.8))),
-        Leaf(2, Binomial(4, 0.5)),
-        Leaf(3, Normal(1.0, 1e-9)),
+        Leaf(0, Bernoulli.of(0.0)),
+        Leaf(1, Categorical.of((0.2, 0.0, 0.8))),
+        Leaf(2, Binomial.of(4, 0.5)),
+        Leaf(3, Gaussian.of(1.0, 1e-9)),
     ]
-    other = [*parts[:3], Leaf(3, Normal(0.0, 2.0))]
+    other = [*parts[:3], Leaf(3, Gaussian.of(0.0, 2.0))]
     shared = Product(tuple(parts))
     return Graph(
         (Sum((shared, Product(tuple(other))), (0.3, 0.7)), shared),
@@ -64,7 +64,7 @@ def test_everything_else_comes_back(model: Path) -> None:
     assert loaded.n_nodes == mixed().n_nodes
     leaf = loaded.nodes[0]
     assert isinstance(leaf, Leaf)
-    assert leaf.distribution == Bernoulli(0.0)
+    assert leaf.distribution == Bernoulli.of(0.0)
     x = [[0.0, 2.0, 1.0, 1.0, 0.0, 0.0], [1.0, 2.0, 1.0, 1.0, 0.0, 0.0]]
     assert torch.equal(loaded(x), mixed()(x))
     assert loaded.roots[0] is loaded.roots[0]
@@ -152,7 +152,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weights_of_zero_and_extreme_variances_come_back(dtype: torch.dtype, tmp_path: Path) -> None:
-    leaves = (Leaf(0, Normal(0.0, 1.1754944e-38)), Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0)))
+    leaves = (Leaf(0, Gaussian.of(0.0, 1.1754944e-38)), Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0)))
     graph = Graph(Sum(leaves, (0.5, 0.5, 0.0)), dtype=dtype)
     for raw_variance in (None, -120.0, 800.0):
         if raw_variance is not None:
@@ -167,7 +167,7 @@ def test_weights_of_zero_and_extreme_variances_come_back(dtype: torch.dtype, tmp
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_weights_and_variances_that_are_none_are_refused(value: float, tmp_path: Path) -> None:
     for wrong in ("logits", "leaves.batches.0.values.raw_variance"):
-        graph = Graph(Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))), (0.5, 0.5)))
+        graph = Graph(Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))), (0.5, 0.5)))
         with torch.no_grad():
             graph.get_parameter(wrong).fill_(value)
         graph.save(tmp_path / "graph")

@@ -4,7 +4,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 from tests.inference.graph.random_graphs import SHAPES, random_roots
 
 
@@ -55,7 +55,7 @@ def test_a_level_of_an_unrolled_circuit_is_few_blocks() -> None:
 
 
 def test_tiles_cover_a_block() -> None:
-    leaves = [Leaf(0, Normal(float(mean), 1.0)) for mean in range(3)]
+    leaves = [Leaf(0, Gaussian.of(float(mean), 1.0)) for mean in range(3)]
     graph = Graph([Sum(tuple(leaves), (0.2, 0.3, 0.5)) for _ in range(5)])
     (block,) = graph.blocks
     tiles = list(block.tiles(6))

@@ -19,8 +19,8 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
-from socratic.drawing.diagram import caption, in_words, moments_of
+from socratic.drawing.diagram import caption, moments_of
+from socratic.families import Bernoulli, Gaussian
 from tests.inference.graph.random_graphs import random_roots, random_rows
 from tests.oracles import enumerate_masks
 from tests.test_docs import python_blocks
@@ -34,8 +34,8 @@ NODE = re.compile(r'^\tn(?P<number>\d+) \[label="(?P<label>.*?)" fillcolor', re.
 
 def small(dtype: torch.dtype = torch.float64) -> Graph:
     """A product and a sum that share a sum."""
-    shared = Sum((Leaf(0, Normal(20.0, 4.0)), Leaf(0, Normal(26.0, 9.0))), (0.7, 0.3))
-    dry, wet = Leaf(1, Bernoulli(0.1)), Leaf(1, Bernoulli(0.8))
+    shared = Sum((Leaf(0, Gaussian.of(20.0, 4.0)), Leaf(0, Gaussian.of(26.0, 9.0))), (0.7, 0.3))
+    dry, wet = Leaf(1, Bernoulli.of(0.1)), Leaf(1, Bernoulli.of(0.8))
     return Graph(
         (Sum((Product((shared, dry)), Product((shared, wet))), (0.8, 0.2)), Product((shared, wet))), dtype=dtype
     )
@@ -55,8 +55,8 @@ def test_the_text_names_scopes_weights_and_distributions() -> None:
     source = socratic.draw(graph).source
     lines = labels(source)
     assert len(lines) == graph.n_nodes == 9
-    assert lines[0] == ["x0", "normal: mean 20, deviation 2"]
-    assert lines[2] == ["x1", "Bernoulli: 0.1"]
+    assert lines[0] == ["x0", "gaussian: mean 20, deviation 2"]
+    assert lines[2] == ["x1", "bernoulli: 0.1"]
     assert lines[4] == ["+", "{x0}"]
     first, second = graph.root_numbers.tolist()
     assert lines[first] == ["class 0", "+", "{x0, x1}"]
@@ -66,12 +66,6 @@ def test_the_text_names_scopes_weights_and_distributions() -> None:
     assert ("4", "1", "0.3") in edges
     assert len(edges) == len(graph.child_numbers)
     assert sum(bool(weight) for *_, weight in edges) == graph.n_edges
-
-
-def test_distributions_in_words() -> None:
-    assert in_words(Binomial(255, 0.25)) == "binomial: 255 trials of 0.25"
-    assert in_words(Categorical((0.2, 0.8))) == "categorical: 0.2, 0.8"
-    assert in_words(Categorical((0.125,) * 8)).endswith("0.125 and 2 more")
 
 
 @pytest.mark.parametrize(("masks", "root_dropout"), [("edge", False), ("unit", True)])
@@ -112,12 +106,14 @@ def test_a_row_is_named_and_may_miss_values() -> None:
 
 
 def test_tiny_and_impossible_values() -> None:
-    graph = Graph(Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(0.0, 2.0))), (0.5, 0.5)), dtype=torch.float64)
+    graph = Graph(
+        Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(0.0, 2.0))), (0.5, 0.5)), dtype=torch.float64
+    )
     lines = labels(socratic.draw(graph, [500.0]).source)
     assert [lines[number][-1].partition("e")[2] for number in (0, 1)] == ["-54288", "-27144"]
     lines = labels(socratic.draw(graph, [1e6]).source)
     assert [lines[number][-1] for number in (0, 1)] == ["exp(-5e+11)", "exp(-2.5e+11)"]
-    never = Graph(Leaf(0, Bernoulli(0.0)))
+    never = Graph(Leaf(0, Bernoulli.of(0.0)))
     assert labels(socratic.draw(never, [1.0]).source)[0][-1] == "0"
 
 
@@ -168,8 +164,8 @@ def test_without_dot_the_remedy_is_named(tmp_path: Path) -> None:
     code = """
 import sys, warnings
 import socratic
-from socratic.distributions import Normal
-picture = socratic.draw(socratic.Graph(socratic.Leaf(0, Normal(0.0, 1.0))))
+from socratic.families import Gaussian
+picture = socratic.draw(socratic.Graph(socratic.Leaf(0, Gaussian.of(0.0, 1.0))))
 picture.save(sys.argv[1] + "/a.dot")
 try:
     picture.save(sys.argv[1] + "/a.svg")
@@ -199,7 +195,7 @@ def test_large_circuits_are_referred_to_the_summary() -> None:
     with pytest.raises(ValueError, match=r"at most 200 nodes, and the circuit has 33,003; socratic\.summary"):
         socratic.draw(socratic.rat_spn(16, 3))
     with pytest.raises(ValueError, match="at most 200 nodes"):
-        socratic.draw(Graph(Product(tuple(Leaf(v, Normal(0.0, 1.0)) for v in range(200)))))
+        socratic.draw(Graph(Product(tuple(Leaf(v, Gaussian.of(0.0, 1.0)) for v in range(200)))))
 
 
 def test_arguments_are_checked() -> None:

@@ -8,7 +8,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Bernoulli, Normal
+from socratic.families import Bernoulli, Gaussian
 from tests.inference.graph.random_graphs import SHAPES, random_roots
 from tests.oracles import topological
 
@@ -48,8 +48,8 @@ def test_mixed_families_are_counted_apart() -> None:
 
 
 def test_the_text_is_aligned() -> None:
-    dry, wet = Leaf(1, Bernoulli(0.1)), Leaf(1, Bernoulli(0.8))
-    day = Leaf(0, Normal(0.0, 1.0))
+    dry, wet = Leaf(1, Bernoulli.of(0.1)), Leaf(1, Bernoulli.of(0.8))
+    day = Leaf(0, Gaussian.of(0.0, 1.0))
     graph = Graph(Sum((Product((day, dry)), Product((day, wet))), (0.5, 0.5)))
     lines = repr(socratic.summary(graph)).splitlines()
     assert lines[0] == "Graph"
@@ -74,13 +74,13 @@ def test_a_tensor_circuit_is_layered() -> None:
 
 
 def test_a_single_leaf() -> None:
-    found = socratic.summary(Graph(Leaf(0, Normal(0.0, 1.0))))
+    found = socratic.summary(Graph(Leaf(0, Gaussian.of(0.0, 1.0))))
     assert (found.n_nodes, found.n_levels, found.n_edges) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("function", [socratic.summary, socratic.draw])
 def test_nodes_must_be_wrapped(function: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match=r"got a Leaf: wrap it, Graph\(node\)"):
-        function(Leaf(0, Normal(0.0, 1.0)))
+        function(Leaf(0, Gaussian.of(0.0, 1.0)))
     with pytest.raises(ValueError, match="circuit must be a Circuit or Graph; got a str"):
         function("circuit")

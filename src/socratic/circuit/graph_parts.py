@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
+from socratic.circuit.graph_leaves import distributions_of
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
-from socratic.circuit.validity import SMALLEST_VARIANCE
-from socratic.families import Gaussian, family_from_dict
+from socratic.families import family_from_dict
 
 _WIRING = ("variables", "arity", "children", "roots")
 
@@ -70,26 +70,14 @@ def _leaves(variables: list[int], parameters: Mapping[str, Tensor], config: dict
         prefix = f"leaves.batches.{number}.values."
         own = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
         here = variables[len(nodes) : len(nodes) + count]
-        if any(len(value) != count for value in own.values()) or len(here) != count:
+        if not own or any(len(value) != count for value in own.values()) or len(here) != count:
             raise ValueError(f"there are not {count} {family.name} leaves")
-        if isinstance(family, Gaussian):
-            own = _within_bounds(own)
-        nodes += [Leaf(variable, family.distribution(own, slot, 0)) for slot, variable in enumerate(here)]
+        # The nearest leaves that a graph can be built with: it is given the stored parameters once it is built.
+        found = distributions_of(family, own)
+        nodes += [Leaf(variable, distribution) for variable, distribution in zip(here, found, strict=True)]
     if len(nodes) != len(variables):
         raise ValueError(f"{len(variables)} variables for {len(nodes)} leaves")
     return nodes
-
-
-def _within_bounds(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Gaussian parameters with the nearest variances that a graph can be built with.
-
-    Rounding and learning can lead beyond them: the graph is given the stored parameters once it is built.
-    """
-    raw = parameters["raw_variance"].double()
-    if not bool(torch.isfinite(raw).all()):
-        raise ValueError("its variances are not finite")
-    nearest = raw.clamp(math.log(SMALLEST_VARIANCE) + 1e-9, math.log(torch.finfo(raw.dtype).max) - 1e-9)
-    return {**parameters, "raw_variance": nearest}
 
 
 def _add_inner(nodes: list[Node], arities: list[int], children: list[int], logits: Tensor) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from socratic.distributions import Distribution
-from socratic.families import Family
+from socratic.circuit.leaf_set import LeafSet
+from socratic.families import Distribution, ExponentialFamily, Family
 from socratic.numerics import draw_dropped
 
 
-class LeafGroup(nn.Module):
-    """The leaves of one family: the parameters of its P slots (a slot is a variable of a leaf region).
+class LeafGroup(LeafSet, ABC):
+    """The leaves of one family in a tensor circuit; a slot is a variable of a leaf region.
 
     In the shapes below D is the largest number of slots in a region, U the number of distinct variables.
     """
@@ -25,10 +26,8 @@ class LeafGroup(nn.Module):
 
     def __init__(self, family: Family, slots: Sequence[Sequence[int]], n_leaves: int) -> None:
         """``slots`` lists the variables of this family for each leaf region, in region order."""
-        super().__init__()
-        self.family = family
         variables = [variable for scope in slots for variable in scope]
-        self.n_slots = len(variables)
+        super().__init__(family, variables, family.initial_parameters(len(variables), n_leaves))
         columns = sorted(set(variables))
         position = {variable: index for index, variable in enumerate(columns)}
         width = max(len(scope) for scope in slots)
@@ -49,39 +48,130 @@ class LeafGroup(nn.Module):
         for name, values in buffers.items():
             # Real tensors also while a model file is checked on the meta device.
             self.register_buffer(name, torch.tensor(values, device="cpu"), persistent=False)
-        self.values = nn.ParameterDict(family.initial_parameters(len(variables), n_leaves))
 
-    def parameter_values(self) -> dict[str, Tensor]:
-        """The family's parameters, each (P, I) or (P, I, ...)."""
-        return dict(self.values.items())
+    @abstractmethod
+    def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
+        """Log-densities (F, I, N) of rows (N, V), summed over the slots of each region; ``keep`` (P, I) is 1 or 0."""
+
+    @abstractmethod
+    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+        """The same, marginalising each univariate leaf of each row with probability ``dropout``."""
+
+    @abstractmethod
+    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
+        """The family's statistics of rows (N, V), summed with the weights ``flow`` (F, I, N): (P, T, I)."""
+
+    @property
+    @abstractmethod
+    def entries_per_row(self) -> int:
+        """Numbers that :meth:`log_density` holds for one row."""
+
+    def region_of_slot(self) -> Tensor:
+        """The leaf region of each slot: (P,)."""
+        regions = torch.arange(len(self.slot_index), device=self.slot_index.device).unsqueeze(1)
+        return regions.expand_as(self.slot_index)[self.slot_index < self.n_slots]
 
     def slot_centres(self) -> Tensor:
         """The reference value that statistics are taken relative to, of each slot: (P,)."""
-        return self._column_centres(self.family.centre(self.parameter_values()).detach())[self.column_of_slot]
+        return self.column_centres()[self.column_of_slot]
 
-    def terms(self, x: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def column_centres(self) -> Tensor:
+        """Mean over the slots of each variable: (U,)."""
+        centre = self.family.centre(self.parameter_values()).detach()
+        total = centre.new_zeros(len(self.columns)).index_add(0, self.column_of_slot, centre)
+        return total * (len(self.columns) / len(self.column_of_slot))
+
+
+class ExponentialGroup(LeafGroup):
+    """Leaves of an exponential family: one batched matrix product of statistics and natural parameters."""
+
+    family: ExponentialFamily
+
+    def terms(self, x: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Statistics (F, D, T, N) of the rows ``x`` (N, V) and natural parameters (F, D, T, I)."""
-        parameters = self.parameter_values()
-        centre = self._column_centres(self.family.centre(parameters).detach())
-        natural = self.family.natural(parameters, centre[self.column_of_slot])
+        centre = self.column_centres()
+        natural = self.family.natural(self.parameter_values(), centre[self.column_of_slot])
         if keep is not None:
             natural = natural * keep.unsqueeze(1)
         if not self.even:
             natural = torch.cat([natural, natural.new_zeros(1, *natural.shape[1:])])
             natural = natural.index_select(0, self.slot_index.flatten())
         natural = natural.view(*self.slot_index.shape, *natural.shape[1:])
+        return self._statistics(x, centre), natural
+
+    def _statistics(self, x: Tensor, centre: Tensor) -> Tensor:
+        """Statistics (F, D, T, N), 0 where missing."""
         values = x.t()[self.columns]  # (U, N)
         centre = centre.unsqueeze(-1)
         missing = values.isnan()
         statistics = self.family.statistics(torch.where(missing, centre, values), centre)
         stacked = torch.stack(statistics, dim=1).masked_fill(missing.unsqueeze(1), 0.0)  # (U, T, N)
         gathered = stacked.flatten(1).index_select(0, self.column_index.flatten())
-        return gathered.view(*self.column_index.shape, *stacked.shape[1:]), natural
+        return gathered.view(*self.column_index.shape, *stacked.shape[1:])
 
-    def _column_centres(self, centre: Tensor) -> Tensor:
-        """Mean over the slots of each variable: (P,) -> (U,)."""
-        total = centre.new_zeros(len(self.columns)).index_add(0, self.column_of_slot, centre)
-        return total * (len(self.columns) / len(self.column_of_slot))
+    def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
+        """Log-densities (F, I, N)."""
+        statistics, natural = self.terms(x, keep)
+        return torch.bmm(natural.flatten(1, 2).mT, statistics.flatten(1, 2))
+
+    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+        """Log-densities (F, I, N) of what is not dropped."""
+        statistics, natural = self.terms(x)
+        value = torch.einsum("fdtn,fdti->fdin", statistics, natural)
+        return value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1)
+
+    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
+        """Weighted sums (P, T, I) of the statistics."""
+        statistics = self._statistics(x, self.column_centres())
+        total = torch.bmm(statistics.flatten(1, 2), flow.mT).view(*statistics.shape[:3], -1)  # (F, D, T, I)
+        return total[self.slot_index < self.n_slots]
+
+    @property
+    def entries_per_row(self) -> int:
+        """Numbers held for one row."""
+        return (self.family.n_statistics + 1) * self.slot_index.numel()
+
+
+class DirectGroup(LeafGroup):
+    """Leaves of any other family, evaluated one by one: more work and memory, but no condition on the family."""
+
+    def _leaf_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (P, 1, N) of each slot's variable, its centre where they are missing, and which those are."""
+        values = x.t()[self.variables].unsqueeze(1)
+        missing = values.isnan()
+        return torch.where(missing, self.slot_centres().view(-1, 1, 1), values), missing
+
+    def _leaf_densities(self, x: Tensor) -> Tensor:
+        """Log-densities (P, I, N), 0 where missing."""
+        values, missing = self._leaf_values(x)
+        return self.family.log_density(self.parameter_values(), values).masked_fill(missing, 0.0)
+
+    def _by_region(self, of_leaf: Tensor) -> Tensor:
+        """Sums over the slots of each region: (P, I, N) -> (F, I, N)."""
+        total = of_leaf.new_zeros(len(self.slot_index), *of_leaf.shape[1:])
+        return total.index_add(0, self.region_of_slot(), of_leaf)
+
+    def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
+        """Log-densities (F, I, N)."""
+        density = self._leaf_densities(x)
+        return self._by_region(density if keep is None else density * keep.unsqueeze(-1))
+
+    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+        """Log-densities (F, I, N) of what is not dropped."""
+        density = self._leaf_densities(x)
+        return self._by_region(density.masked_fill(draw_dropped(density.shape, dropout, generator), 0.0))
+
+    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
+        """Weighted sums (P, T, I) of the statistics."""
+        values, missing = self._leaf_values(x)
+        weight = flow[self.region_of_slot()].masked_fill(missing, 0.0)  # (P, I, N)
+        statistics = self.family.leaf_statistics(self.parameter_values(), values, self.slot_centres().view(-1, 1, 1))
+        return torch.stack([(statistic * weight).sum(-1) for statistic in statistics], dim=1)
+
+    @property
+    def entries_per_row(self) -> int:
+        """Numbers held for one row."""
+        return 2 * next(iter(self.values.values())).shape[:2].numel()
 
 
 class LeafLayer(nn.Module):
@@ -102,10 +192,12 @@ class LeafLayer(nn.Module):
         self.families = tuple(families)
         self.scopes = tuple(scopes)
         self.n_nodes = n_leaves
-        self.groups = nn.ModuleList(
-            LeafGroup(family, [[v for v in scope if families[v] == family] for scope in scopes], n_leaves)
-            for family in dict.fromkeys(families)
-        )
+        self.groups = nn.ModuleList()
+        for family in dict.fromkeys(families):
+            kind = ExponentialGroup if isinstance(family, ExponentialFamily) else DirectGroup
+            self.groups.append(
+                kind(family, [[v for v in scope if families[v] == family] for scope in scopes], n_leaves)
+            )
 
     @property
     def n_folds(self) -> int:
@@ -136,29 +228,19 @@ class LeafLayer(nn.Module):
         -------
         Tensor (F, I, N)
         """
-        values = []
-        for number, group in enumerate(self.leaf_groups()):
-            statistics, natural = group.terms(x, None if keep is None else keep[number])
-            values.append(torch.bmm(natural.flatten(1, 2).mT, statistics.flatten(1, 2)))
-        return _total(values)
+        groups = self.leaf_groups()
+        return _total([group.log_density(x, keep[i] if keep is not None else None) for i, group in enumerate(groups)])
 
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """Like :meth:`log_density`, marginalising each univariate leaf of each row with probability ``dropout``."""
-        values = []
-        for group in self.leaf_groups():
-            statistics, natural = group.terms(x, None)
-            value = torch.einsum("fdtn,fdti->fdin", statistics, natural)
-            values.append(value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1))
-        return _total(values)
+        return _total([group.log_density_with_dropout(x, dropout, generator) for group in self.leaf_groups()])
 
-    @torch.no_grad()
     def distribution(self, region: int, variable: int, leaf: int) -> Distribution:
         """One univariate leaf of the region at this place in evaluation order."""
         for group in self.leaf_groups():
             if group.family == self.families[variable]:
                 scope = [v for v in self.scopes[region] if self.families[v] == group.family]
-                slot = int(group.slot_index[region, scope.index(variable)])
-                return group.family.distribution(group.parameter_values(), slot, leaf)
+                return group.distribution(int(group.slot_index[region, scope.index(variable)]), leaf)
         raise KeyError(variable)
 
 

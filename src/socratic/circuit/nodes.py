@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socratic.distributions import Distribution
+from socratic.families import Distribution
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ import torch
 
 from socratic.circuit import Circuit, Graph, Leaf, Sum
 from socratic.circuit.nodes import children_of
-from socratic.distributions import Bernoulli, Binomial, Distribution, Normal
 from socratic.drawing.picture import Picture
 from socratic.drawing.summary import summary
 from socratic.errors import check_choice, check_rate
@@ -93,7 +92,7 @@ def draw(
         lines = [", ".join(own)] if own else []
         if isinstance(node, Leaf):
             value = "" if row is None else _value(row[0, node.variable].item())
-            lines += [features[node.variable] + value, in_words(node.distribution)]
+            lines += [features[node.variable] + value, node.distribution.describe()]
         else:
             lines += ["+" if isinstance(node, Sum) else _TIMES, _scope_names(scope, features)]
         if moments is not None:
@@ -105,17 +104,6 @@ def draw(
             weight = f"{node.weights[place]:.3g}" if isinstance(node, Sum) else None
             diagram.edge(f"n{number}", f"n{number_of[id(child)]}", weight)
     return Picture(str(diagram.source))
-
-
-def in_words(distribution: Distribution) -> str:
-    """A leaf's distribution, such as ``normal: mean 20, deviation 2``."""
-    if isinstance(distribution, Normal):
-        return f"normal: mean {distribution.mean:.3g}, deviation {math.sqrt(distribution.variance):.3g}"
-    if isinstance(distribution, Bernoulli):
-        return f"Bernoulli: {distribution.probability:.3g}"
-    if isinstance(distribution, Binomial):
-        return f"binomial: {distribution.n_trials} trials of {distribution.probability:.3g}"
-    return f"categorical: {_listed([f'{value:.3g}' for value in distribution.probabilities])}"
 
 
 def _names(argument: str, given: Sequence[str] | None, default: list[str]) -> list[str]:

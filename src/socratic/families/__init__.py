@@ -1,12 +1,6 @@
-"""Leaf families: parametrised exponential families, evaluated for all leaves at once.
+"""Leaf families, one file each: everything that is to know about a kind of leaf.
 
-Every family writes its log-density as ``sum_k statistic_k(x) * natural_k``. The leaf layer then evaluates
-all leaves of all regions as one batched matrix product, whatever the mixture of families, and a missing
-value is marginalised by setting its statistics to zero.
-
-A family is plain data (what to store in a model file) and pure functions of parameters; the parameters
-themselves live in :class:`socratic.circuit.leaves.LeafLayer`. In the shapes below P counts the *slots* of a
-family: one for each variable of each leaf region.
+A new family is one file and its place in :data:`FAMILIES`; see :mod:`socratic.families.base`.
 """
 
 from __future__ import annotations
@@ -15,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from socratic.errors import check_choice
-from socratic.families.base import Family, Parameters
-from socratic.families.discrete import Bernoulli, Binomial, Categorical
+from socratic.families.base import Distribution, ExponentialFamily, Family, Parameters
+from socratic.families.bernoulli import Bernoulli
+from socratic.families.binomial import Binomial
+from socratic.families.categorical import Categorical
 from socratic.families.gaussian import Gaussian
 
 __all__ = [
@@ -24,6 +20,8 @@ __all__ = [
     "Bernoulli",
     "Binomial",
     "Categorical",
+    "Distribution",
+    "ExponentialFamily",
     "Family",
     "Gaussian",
     "Parameters",
@@ -32,6 +30,7 @@ __all__ = [
 ]
 
 FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial)}
+"""All families by name."""
 
 
 def as_family(value: str | Family, argument: str = "leaf") -> Family:

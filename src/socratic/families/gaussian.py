@@ -1,22 +1,35 @@
-"""Leaves over the real numbers."""
+"""Gaussian leaves."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from socratic.distributions import Normal
-from socratic.families.base import MARGIN, Family, Parameters
+from socratic.errors import check_number
+from socratic.families.base import (
+    MARGIN,
+    Distribution,
+    ExponentialFamily,
+    Parameters,
+    Plain,
+    Scaling,
+    column,
+)
+
+SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)
+"""Of a single leaf: its inverse is still a number in float32."""
 
 
 @dataclass(frozen=True)
-class Gaussian(Family):
-    """Gaussian leaves.
+class Gaussian(ExponentialFamily):
+    """Leaves over the real numbers.
 
     Parameters
     ----------
@@ -26,6 +39,7 @@ class Gaussian(Family):
     """
 
     name: ClassVar[str] = "gaussian"
+    scaling: ClassVar[Scaling] = "standard"
     min_variance: float = 0.1
     max_variance: float | None = 1.0
 
@@ -44,12 +58,42 @@ class Gaussian(Family):
                 f"got {self.min_variance!r} and {self.max_variance!r}"
             )
 
+    @classmethod
+    def of(cls, mean: float, variance: float) -> Distribution:
+        """The Gaussian with this mean and variance, whose variance is free when it is trained."""
+        mean, variance = check_number("mean", mean), check_number("variance", variance, SMALLEST_VARIANCE)
+        return Distribution(cls(0.0, None), {"mean": mean, "variance": variance})
+
+    def plain_log_density(self, plain: Plain, value: float) -> float:
+        variance = plain["variance"]
+        return -0.5 * (math.log(2 * math.pi * variance) + (value - plain["mean"]) ** 2 / variance)
+
+    def describe(self, plain: Plain) -> str:
+        return f"gaussian: mean {plain['mean']:.3g}, deviation {math.sqrt(plain['variance']):.3g}"
+
+    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
+        return {"mean": float(parameters["mean"]), "variance": float(self.variance(parameters))}
+
+    def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
+        return {"mean": column(members, "mean"), "raw_variance": self._raw(column(members, "variance"), 0.0)}
+
+    @property
+    def neutral(self) -> Plain:
+        return {"mean": 0.0, "variance": 1.0}
+
     def initial_parameters(self, n_slots: int, n_leaves: int) -> dict[str, Tensor]:
         return {"mean": torch.empty(n_slots, n_leaves), "raw_variance": torch.empty(n_slots, n_leaves)}
 
-    def reset_parameters(self, parameters: Parameters, generator: torch.Generator) -> None:
-        parameters["mean"].normal_(generator=generator)
-        parameters["raw_variance"].normal_(generator=generator)
+    def start(self, fitted: Parameters, examples: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """A leaf of several variables starts as a row that was seen."""
+        return {"mean": examples, "raw_variance": torch.zeros_like(examples)}
+
+    def within_bounds(self, parameters: Parameters) -> dict[str, Tensor]:
+        raw = parameters["raw_variance"].double()
+        if not bool(torch.isfinite(raw).all()):
+            raise ValueError("the variances of gaussian leaves are not finite")
+        low, high = math.log(SMALLEST_VARIANCE) + 1e-9, math.log(torch.finfo(raw.dtype).max) - 1e-9
+        return {**parameters, "raw_variance": raw.clamp(low, high)}
 
     def mean(self, parameters: Parameters) -> Tensor:
         return parameters["mean"]
@@ -63,8 +107,31 @@ class Gaussian(Family):
             return self.min_variance + torch.exp(raw)
         return self.min_variance + (self.max_variance - self.min_variance) * torch.sigmoid(raw)
 
-    def centre(self, parameters: Parameters) -> Tensor:
-        return parameters["mean"].mean(-1)
+    def _raw(self, variance: Tensor, margin: float) -> Tensor:
+        """The parameter that has this variance, or the nearest within the bounds."""
+        excess = variance - self.min_variance
+        if self.max_variance is None:
+            return torch.log(excess.clamp_min(margin))
+        share = excess / (self.max_variance - self.min_variance)
+        return torch.logit(share.clamp(margin, 1.0 - margin))
+
+    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
+        return parameters["mean"] + torch.sqrt(self.variance(parameters)) * torch.special.ndtri(probability)
+
+    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
+        limit = _largest_deviation(values)
+        deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
+        variance = self.variance(parameters).unsqueeze(-1)
+        return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
+
+    @property
+    def n_statistics(self) -> int:
+        return 3
+
+    def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
+        limit = _largest_deviation(values)
+        z = (values - centre).clamp(-limit, limit)
+        return [torch.ones_like(z), z, z * z]
 
     def natural(self, parameters: Parameters, centre: Tensor) -> Tensor:
         variance = self.variance(parameters)
@@ -73,42 +140,30 @@ class Gaussian(Family):
         constant = -0.5 * (deviation * deviation * precision + torch.log(2 * math.pi * variance))
         return torch.stack([constant, deviation * precision, -0.5 * precision], dim=1)
 
-    def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
-        limit = _largest_deviation(values)
-        z = (values - centre).clamp(-limit, limit)
-        return [torch.ones_like(z), z, z * z]
-
-    def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
-        limit = _largest_deviation(values)
-        deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
-        variance = self.variance(parameters).unsqueeze(-1)
-        return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
-
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         deviation = parameters["mean"] - centre.unsqueeze(-1)
         square = self.variance(parameters) + deviation * deviation
         return torch.stack([torch.ones_like(deviation), deviation, square], dim=1)
 
-    def from_expectations(self, expected: Tensor, centre: Tensor) -> dict[str, Tensor]:
+    def from_expectations(self, expected: Tensor, centre: Tensor, margin: float = MARGIN) -> dict[str, Tensor]:
         deviation = expected[:, 1]
         variance = expected[:, 2] - deviation * deviation
         mean = deviation + centre.unsqueeze(-1).to(deviation)
-        if self.max_variance is None:
-            excess = (variance - self.min_variance).clamp_min(MARGIN)
-            return {"mean": mean, "raw_variance": torch.log(excess)}
-        share = (variance - self.min_variance) / (self.max_variance - self.min_variance)
-        return {"mean": mean, "raw_variance": torch.logit(share.clamp(MARGIN, 1.0 - MARGIN))}
+        return {"mean": mean, "raw_variance": self._raw(variance, margin)}
 
-    @property
-    def neutral(self) -> tuple[float, ...]:
-        return (1.0, 0.0, 1.0)
+    def fit_column(self, values: np.ndarray) -> Distribution:
+        """Mean and variance; a column without any spread says nothing about its scale, however it was rounded."""
+        if not len(values):
+            return self.of(**self.neutral)
+        constant = values.std() <= 1e-12 * np.abs(values).max()
+        return self.of(values.mean(), 1.0 if constant else max(values.var(), SMALLEST_VARIANCE))
 
-    def quantile(self, parameters: Parameters, probability: Tensor) -> Tensor:
-        return parameters["mean"] + torch.sqrt(self.variance(parameters)) * torch.special.ndtri(probability)
-
-    def distribution(self, parameters: Parameters, slot: int, leaf: int) -> Normal:
-        member = {name: parameter[slot, leaf].double() for name, parameter in parameters.items()}
-        return Normal(float(member["mean"]), float(self.variance(member)))
+    def fit_part(self, values: np.ndarray, whole: Distribution, *, rows: float, min_variance: float) -> Distribution:
+        """A leaf of few values is kept from being narrow rather than drawn to the whole column."""
+        if not len(values):
+            return whole
+        smallest = max(min_variance * whole.parameters["variance"], SMALLEST_VARIANCE)
+        return self.of(values.mean(), max(values.var(), smallest))
 
 
 def _largest_deviation(values: Tensor) -> float:

@@ -95,7 +95,7 @@ def chunk_rows(circuit: Circuit | Graph, entries_per_row: int, chunk_size: int |
 
 def values_per_row(circuit: Circuit) -> int:
     """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
-    leaves = sum((group.family.n_statistics + 1) * group.slot_index.numel() for group in circuit.leaves.leaf_groups())
+    leaves = sum(group.entries_per_row for group in circuit.leaves.leaf_groups())
     nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
     widest = 0
     for layer in [*circuit.inner_layers(), *circuit.root_branches()]:

@@ -16,11 +16,6 @@ from torch import Tensor
 
 from socratic.families import Binomial, Categorical, Family, Gaussian
 
-IMPOSSIBLE = -1e30
-"""Logarithm that stands for a probability of 0 in a leaf: infinity times an absent statistic would be undefined."""
-_LARGEST_LOGIT = 100.0
-"""Largest log-odds of a binomial leaf: it is multiplied by counts, and no digits are left beyond."""
-
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
@@ -31,9 +26,8 @@ class Leaves:
     parameters: Mapping[str, Tensor]
 
     def __post_init__(self) -> None:
-        limit = _LARGEST_LOGIT if isinstance(self.family, Binomial) else -IMPOSSIBLE
-        finite = {name: value.detach().clamp(-limit, limit) for name, value in self.parameters.items()}
-        object.__setattr__(self, "parameters", finite)
+        detached = {name: value.detach() for name, value in self.parameters.items()}
+        object.__setattr__(self, "parameters", self.family.finite(detached))
 
     @property
     def width(self) -> int:

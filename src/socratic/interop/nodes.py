@@ -40,8 +40,8 @@ def _children(block: Block) -> tuple[Block, ...]:
 
 def _nodes(block: Block, children: list[tuple[Node, ...]]) -> tuple[Node, ...]:
     if isinstance(block, Leaves):
-        slots = {name: value.unsqueeze(0) for name, value in block.parameters.items()}
-        return tuple(Leaf(block.variable, block.family.distribution(slots, 0, index)) for index in range(block.width))
+        leaves = [{name: value[index] for name, value in block.parameters.items()} for index in range(block.width)]
+        return tuple(Leaf(block.variable, block.family.distribution(leaf)) for leaf in leaves)
     if isinstance(block, Joined):
         return tuple(itertools.chain.from_iterable(children))
     if isinstance(block, Sums):

@@ -105,7 +105,6 @@ def _accumulate(circuit: Circuit, rows: Rows, counts: Counts) -> float:
     """Add the expected counts of some rows; return their weighted log-likelihood."""
     with torch.no_grad():
         weights = circuit.weights()
-        terms = [group.terms(rows.x, None) for group in circuit.leaves.leaf_groups()]
         density = circuit.leaves.log_density(rows.x)
     density.requires_grad_()
     flat = [tensor.detach().requires_grad_() for tensor in [*weights.layers, *weights.roots]]
@@ -117,9 +116,9 @@ def _accumulate(circuit: Circuit, rows: Rows, counts: Counts) -> float:
     flow = gradients[0]  # (F, I, N): how much of a row passes through a leaf of a region
     for total, weight, gradient in zip(counts.edges, flat, gradients[1:], strict=True):
         total.add_(weight.detach() * gradient)
-    for total, group, (statistics, _) in zip(counts.leaves, circuit.leaves.leaf_groups(), terms, strict=True):
-        expected = torch.bmm(statistics.flatten(1, 2), flow.mT).view(*statistics.shape[:3], -1)  # (F, D, T, I)
-        total.add_(expected[group.slot_index < group.n_slots])
+    with torch.no_grad():
+        for total, group in zip(counts.leaves, circuit.leaves.leaf_groups(), strict=True):
+            total.add_(group.total_statistics(rows.x, flow))
     return float(values.detach().sum())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
-from socratic.distributions import Bernoulli, Normal
+from socratic.families import Bernoulli, Gaussian
 
 SHAPES = ("tree", "structured", "crossing", "ancestor")
 Scope = tuple[int, ...]
@@ -30,8 +30,8 @@ class Maker:
 
     def leaf(self, variable: int) -> Leaf:
         if variable % 2:
-            return Leaf(variable, Bernoulli(float(self.rng.uniform(0.05, 0.95))))
-        return Leaf(variable, Normal(float(self.rng.normal()), float(self.rng.uniform(0.3, 2.0))))
+            return Leaf(variable, Bernoulli.of(float(self.rng.uniform(0.05, 0.95))))
+        return Leaf(variable, Gaussian.of(float(self.rng.normal()), float(self.rng.uniform(0.3, 2.0))))
 
     def split(self, scope: Scope) -> tuple[Scope, Scope]:
         """How a product divides a scope: always alike, except where partitions cross."""

@@ -11,11 +11,10 @@ import torch
 import socratic
 from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
-from socratic.distributions import Bernoulli, Binomial, Categorical, Normal
-from socratic.families import Categorical as CategoricalFamily
+from socratic.families import Bernoulli, Binomial, Categorical, Distribution, Gaussian
 from socratic.inference.graph.determinism import is_deterministic
 
-OFF, ON = Bernoulli(0.0), Bernoulli(1.0)
+OFF, ON = Bernoulli.of(0.0), Bernoulli.of(1.0)
 
 
 def half(*children: Node) -> Sum:
@@ -37,32 +36,32 @@ def truly_deterministic(graph: Graph, n_values: int) -> bool:
     return all(np.sum([positive(child, states) for child in node.children], axis=0).max() <= 1 for node in sums)
 
 
-def pair(a: Categorical | Bernoulli, b: Categorical | Bernoulli) -> Product:
+def pair(a: Distribution, b: Distribution) -> Product:
     return Product((Leaf(0, a), Leaf(1, b)))
 
 
 @pytest.mark.parametrize(
     ("root", "expected"),
     [
-        (Leaf(0, Bernoulli(0.5)), True),
-        (Product((Leaf(0, Normal(0.0, 1.0)), Leaf(1, Bernoulli(0.5)))), True),
-        (half(Leaf(0, Normal(0.0, 1.0))), True),
+        (Leaf(0, Bernoulli.of(0.5)), True),
+        (Product((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(1, Bernoulli.of(0.5)))), True),
+        (half(Leaf(0, Gaussian.of(0.0, 1.0))), True),
         (half(Leaf(0, OFF), Leaf(0, ON)), True),
-        (half(Leaf(0, Bernoulli(1e-300)), Leaf(0, ON)), False),  # tiny is not 0
-        (half(Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(100.0, 1.0))), False),
-        (half(Leaf(0, Categorical((0.5, 0.0, 0.5))), Leaf(0, Categorical((0.0, 1.0)))), True),
-        (half(Leaf(0, Binomial(3, 1.0)), Leaf(0, Categorical((0.5, 0.3, 0.2)))), True),
-        (half(Leaf(0, Binomial(3, 0.5)), Leaf(0, Categorical((0.5, 0.3, 0.2)))), False),
+        (half(Leaf(0, Bernoulli.of(1e-300)), Leaf(0, ON)), False),  # tiny is not 0
+        (half(Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(100.0, 1.0))), False),
+        (half(Leaf(0, Categorical.of((0.5, 0.0, 0.5))), Leaf(0, Categorical.of((0.0, 1.0)))), True),
+        (half(Leaf(0, Binomial.of(3, 1.0)), Leaf(0, Categorical.of((0.5, 0.3, 0.2)))), True),
+        (half(Leaf(0, Binomial.of(3, 0.5)), Leaf(0, Categorical.of((0.5, 0.3, 0.2)))), False),
         # Every two of three differ in some variable, no variable sets all apart.
-        (half(pair(OFF, OFF), pair(OFF, ON), pair(ON, Bernoulli(0.5))), True),
-        (half(pair(OFF, OFF), pair(OFF, ON), pair(Bernoulli(0.5), ON)), False),
+        (half(pair(OFF, OFF), pair(OFF, ON), pair(ON, Bernoulli.of(0.5))), True),
+        (half(pair(OFF, OFF), pair(OFF, ON), pair(Bernoulli.of(0.5), ON)), False),
         # A sum below that is not deterministic, although the root is.
-        (half(Product((Leaf(0, OFF), half(Leaf(1, ON), Leaf(1, Bernoulli(0.5))))), pair(ON, ON)), False),
+        (half(Product((Leaf(0, OFF), half(Leaf(1, ON), Leaf(1, Bernoulli.of(0.5))))), pair(ON, ON)), False),
         # Apart only as the sets of values of a sum.
         (
             half(
-                half(Leaf(0, Categorical((1.0, 0.0, 0.0, 0.0))), Leaf(0, Categorical((0.0, 0.0, 1.0, 0.0)))),
-                Leaf(0, Categorical((0.0, 0.5, 0.0, 0.5))),
+                half(Leaf(0, Categorical.of((1.0, 0.0, 0.0, 0.0))), Leaf(0, Categorical.of((0.0, 0.0, 1.0, 0.0)))),
+                Leaf(0, Categorical.of((0.0, 0.5, 0.0, 0.5))),
             ),
             True,
         ),
@@ -74,7 +73,7 @@ def test_supports_of_single_variables(root: Node, expected: bool, dtype: torch.d
 
 
 def test_edges_without_weight_do_not_count() -> None:
-    graph = Graph(half(Leaf(0, Bernoulli(0.3)), Leaf(0, Bernoulli(0.6))))
+    graph = Graph(half(Leaf(0, Bernoulli.of(0.3)), Leaf(0, Bernoulli.of(0.6))))
     assert not is_deterministic(graph)
     with torch.no_grad():
         graph.logits[1] = -torch.inf
@@ -83,9 +82,7 @@ def test_edges_without_weight_do_not_count() -> None:
 
 def test_chow_liu_trees_are_and_their_mixtures_are_not() -> None:
     rng = np.random.default_rng(0)
-    trees = [
-        socratic.chow_liu_tree(rng.integers(0, 3, size=(60, 6)).astype(float), CategoricalFamily(3)) for _ in range(2)
-    ]
+    trees = [socratic.chow_liu_tree(rng.integers(0, 3, size=(60, 6)).astype(float), Categorical(3)) for _ in range(2)]
     assert all(is_deterministic(Graph(tree)) for tree in trees)
     assert is_deterministic(Graph(trees))  # one for each class
     assert not is_deterministic(Graph(half(*trees)))
@@ -99,7 +96,7 @@ def test_no_false_claim() -> None:
 
         def leaf(variable: int, rng: np.random.Generator = rng) -> Leaf:
             possible = rng.permutation([1.0, float(rng.random() < 0.35), float(rng.random() < 0.35)])
-            return Leaf(variable, Categorical(tuple((possible / possible.sum()).tolist())))
+            return Leaf(variable, Categorical.of(tuple((possible / possible.sum()).tolist())))
 
         inner = [half(*(Product((leaf(0), leaf(1))) for _ in range(int(rng.integers(1, 3))))) for _ in range(2)]
         graph = Graph(half(*(Product((node, leaf(2))) for node in inner)), dtype=torch.float64)

@@ -8,7 +8,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 from socratic.inference.graph import evaluation
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows
 from tests.oracles import evaluate
@@ -51,7 +51,7 @@ def test_gradients_reach_every_parameter() -> None:
 
 def test_products_of_one_child() -> None:
     """They are their child, in gradients and expectations, too."""
-    plain = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 2.0))), (0.4, 0.6))
+    plain = Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 2.0))), (0.4, 0.6))
     wrapped = Product((Sum((Product((Product((plain.children[0],)),)), plain.children[1]), plain.weights),))
     graphs = [Graph(root, dtype=torch.float64) for root in (plain, wrapped)]
     found = []
@@ -65,7 +65,7 @@ def test_products_of_one_child() -> None:
 
 
 def test_training_moves_towards_the_data() -> None:
-    components = tuple(Product((Leaf(0, Normal(m, 1.0)), Leaf(1, Normal(-m, 1.0)))) for m in (-1.0, 0.0, 1.0))
+    components = tuple(Product((Leaf(0, Gaussian.of(m, 1.0)), Leaf(1, Gaussian.of(-m, 1.0)))) for m in (-1.0, 0.0, 1.0))
     graph = Graph(Sum(components, (0.2, 0.3, 0.5)))
     x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)) * 0.5 + torch.tensor([3.0, -2.0])
     optimiser = torch.optim.Adam(graph.parameters(), lr=0.1)
@@ -89,14 +89,14 @@ def test_a_deep_chain() -> None:
 
 
 def deep(n_nodes: int) -> None:
-    other = Leaf(0, Normal(1.0, 1.0))
-    node: Leaf | Sum = Leaf(0, Normal(0.0, 1.0))
+    other = Leaf(0, Gaussian.of(1.0, 1.0))
+    node: Leaf | Sum = Leaf(0, Gaussian.of(0.0, 1.0))
     for number in range(n_nodes):
         node = Sum((node, other), (0.5, 0.5)) if number % 2 else Sum((node,), (1.0,))
     graph = Graph((node, Sum((node, other), (0.5, 0.5))), dtype=torch.float64)
     x = [[0.3]]
     with torch.no_grad():
-        assert float(graph(x)[0, 0]) == pytest.approx(Normal(1.0, 1.0).log_density(0.3))
+        assert float(graph(x)[0, 0]) == pytest.approx(Gaussian.of(1.0, 1.0).log_density(0.3))
         moments = socratic.tdi(graph, x, dropout=1e-3, budget=10**6)
         assert moments.method == "structured"
         assert moments.relative_covariance.isfinite().all()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from socratic import Graph, Leaf, Sum
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 from socratic.inference.graph.masks import masks_of
 from tests.inference.graph.random_graphs import SHAPES, random_roots
 from tests.oracles import edges_to_mask
@@ -35,7 +35,7 @@ def test_masks_are_those_of_the_enumeration(kind: str, root_dropout: bool) -> No
 
 
 def test_masks_follow_the_child_and_not_its_place() -> None:
-    a, b = Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))
+    a, b = Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))
     graph = Graph((Sum((a, b, a), (0.3, 0.3, 0.4)), Sum((b, a, a), (0.3, 0.3, 0.4))))
     first, second = masks_of(graph, "unit", root_dropout=True).of_edge.view(2, 3).tolist()
     assert first == [second[1], second[0], second[2]]

@@ -12,7 +12,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Bernoulli, Normal
+from socratic.families import Bernoulli, Gaussian
 from tests.inference.graph.appendix_b import AppendixB
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows
 from tests.oracles import count_masks, enumerate_masks
@@ -73,7 +73,7 @@ def crossing() -> Graph:
     """Two partitions of three variables that cross: {0, 1}, {2} and {0}, {1, 2}, over shared sums of one variable."""
     singles = [
         Sum(
-            (Leaf(v, Normal(0.0, 1.0)), Leaf(v, Normal(1.5, 0.5))),
+            (Leaf(v, Gaussian.of(0.0, 1.0)), Leaf(v, Gaussian.of(1.5, 0.5))),
             (0.3, 0.7),
         )
         for v in range(3)
@@ -104,7 +104,7 @@ def test_random_crossing_circuits_include_multisets() -> None:
 
 
 def test_a_child_that_occurs_twice_has_two_masks() -> None:
-    child = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))), (0.5, 0.5))
+    child = Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))), (0.5, 0.5))
     graph = Graph((Sum((child, child), (0.3, 0.7)), Sum((child, child), (0.6, 0.4))), dtype=torch.float64)
     for masks, root_dropout in SETTINGS:
         moments = socratic.tdi(graph, [[0.4]], dropout=0.3, masks=masks, root_dropout=root_dropout)
@@ -113,7 +113,7 @@ def test_a_child_that_occurs_twice_has_two_masks() -> None:
 
 
 def test_one_root_for_two_classes_makes_them_equal() -> None:
-    root = Sum((Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))), (0.5, 0.5))
+    root = Sum((Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))), (0.5, 0.5))
     moments = socratic.tdi(Graph((root, root)), [[0.4]], dropout=0.3, root_dropout=True)
     assert moments.method == "structured"
     assert (moments.relative_covariance == moments.relative_covariance[0, 0, 0]).all()
@@ -193,7 +193,8 @@ def test_digits_are_kept_where_densities_are_tiny() -> None:
     """3,000 variables, a log-density of about -1e5: float32 alone would have no digits left for responsibilities."""
     centre = torch.linspace(-1, 1, 3000).tolist()
     parts = [
-        Product(tuple(Leaf(v, Normal(c + shift, 1.0)) for v, c in enumerate(centre))) for shift in (0.0, 1e-4, -2e-4)
+        Product(tuple(Leaf(v, Gaussian.of(c + shift, 1.0)) for v, c in enumerate(centre)))
+        for shift in (0.0, 1e-4, -2e-4)
     ]
     root = Sum((Sum(tuple(parts), (0.2, 0.5, 0.3)),), (1.0,))
     x = torch.full((1, 3000), 8.0)
@@ -210,14 +211,14 @@ def test_without_dropout_nothing_is_random() -> None:
 
 
 def test_a_graph_without_masks_is_certain() -> None:
-    graph = Graph(Product((Leaf(0, Bernoulli(0.2)), Leaf(1, Bernoulli(0.7)))))
+    graph = Graph(Product((Leaf(0, Bernoulli.of(0.2)), Leaf(1, Bernoulli.of(0.7)))))
     moments = socratic.tdi(graph, [[1.0, 0.0]], dropout=0.5, root_dropout=True)
     assert not moments.relative_covariance.any()
 
 
 def test_dead_classes_have_relative_moments_of_zero() -> None:
-    impossible = Sum((Leaf(0, Bernoulli(0.0)), Leaf(0, Bernoulli(0.0))), (0.5, 0.5))
-    possible = Sum((Leaf(0, Bernoulli(0.4)), Leaf(0, Bernoulli(0.5))), (0.5, 0.5))
+    impossible = Sum((Leaf(0, Bernoulli.of(0.0)), Leaf(0, Bernoulli.of(0.0))), (0.5, 0.5))
+    possible = Sum((Leaf(0, Bernoulli.of(0.4)), Leaf(0, Bernoulli.of(0.5))), (0.5, 0.5))
     graph = Graph((Sum((impossible, impossible), (0.5, 0.5)), Sum((impossible, possible), (0.5, 0.5))))
     moments = socratic.tdi(graph, [[1.0]], dropout=0.5)
     assert moments.log_mean[0, 0] == -math.inf
@@ -282,7 +283,7 @@ def test_bounds_give_no_posterior_and_no_covariance() -> None:
 
 
 def test_variances_that_are_cut_off_are_announced() -> None:
-    node: Leaf | Sum = Leaf(0, Normal(0.0, 1.0))
+    node: Leaf | Sum = Leaf(0, Gaussian.of(0.0, 1.0))
     for _ in range(60):
         node = Sum((node,), (1.0,))
     with pytest.warns(RuntimeWarning, match=r"use graph\.double\(\)"):

@@ -10,7 +10,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Sum
-from socratic.distributions import Bernoulli, Normal
+from socratic.families import Bernoulli, Gaussian
 from tests.inference.graph.random_graphs import random_roots, random_rows
 from tests.oracles import enumerate_masks
 
@@ -37,7 +37,7 @@ def test_passes_have_the_exact_moments(masks: str, root_dropout: bool) -> None:
 
 @pytest.mark.parametrize("masks", ["edge", "unit"])
 def test_the_posterior_is_conditional_on_a_live_class(masks: str) -> None:
-    leaves = [Leaf(0, Bernoulli(p)) for p in (0.1, 0.5, 0.9)]
+    leaves = [Leaf(0, Bernoulli.of(p)) for p in (0.1, 0.5, 0.9)]
     graph = Graph(
         (Sum(tuple(leaves[:2]), (0.5, 0.5)), Sum(tuple(leaves[1:]), (0.3, 0.7))),
         dtype=torch.float64,
@@ -66,7 +66,7 @@ def test_masks_depend_on_the_seed_alone() -> None:
 
 
 def test_a_dropped_leaf_is_marginalised() -> None:
-    graph = Graph(Leaf(0, Normal(0.0, 1.0)))
+    graph = Graph(Leaf(0, Gaussian.of(0.0, 1.0)))
     values = set(torch.cat(list(socratic.sample_log_likelihoods(graph, [[2.0]], leaf_dropout=0.5))).flatten().tolist())
     assert values == {0.0, graph.log_likelihood([[2.0]]).item()}
 

@@ -7,14 +7,14 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 from socratic.inference.graph.masks import masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
 from socratic.inference.graph.sharing import Sharing, sharing_of
 
 
 def mixture(variable: int) -> Sum:
-    return Sum((Leaf(variable, Normal(0.0, 1.0)), Leaf(variable, Normal(1.0, 1.0))), (0.5, 0.5))
+    return Sum((Leaf(variable, Gaussian.of(0.0, 1.0)), Leaf(variable, Gaussian.of(1.0, 1.0))), (0.5, 0.5))
 
 
 def sharing(graph: Graph, *, uncertain_leaves: bool = False, masks: str = "edge") -> Sharing:
@@ -27,7 +27,7 @@ def plan(graph: Graph, budget: int = 10**5) -> Plan:
 
 
 def test_shared_leaves_are_certain_and_make_no_dag() -> None:
-    leaf, other = Leaf(0, Normal(0.0, 1.0)), Leaf(0, Normal(1.0, 1.0))
+    leaf, other = Leaf(0, Gaussian.of(0.0, 1.0)), Leaf(0, Gaussian.of(1.0, 1.0))
     inner = [Sum((leaf, other), (0.5, 0.5)), Sum((other, leaf), (0.1, 0.9))]
     graph = Graph(Sum(tuple(inner), (0.5, 0.5)))
     found = sharing(graph)

@@ -6,7 +6,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.distributions import Normal
+from socratic.families import Gaussian
 from tests.inference.queries.worlds import EVIDENCE, KINDS, NAN, PRIOR, make_world
 
 
@@ -62,13 +62,13 @@ def test_conditionals_keep_their_digits_thousands_of_nats_below_zero() -> None:
 
 def test_conditionals_far_away_are_differences_before_rounding() -> None:
     def normals(mean: float) -> Product:
-        return Product((Leaf(0, Normal(mean, 1.0)), Leaf(1, Normal(mean, 2.0))))
+        return Product((Leaf(0, Gaussian.of(mean, 1.0)), Leaf(1, Gaussian.of(mean, 2.0))))
 
     graph = Graph(Sum((normals(0.0), normals(1.0)), (0.5, 0.5)), dtype=torch.float32)
     x, evidence = [[-1e6, 0.5]], [[-1e6, NAN]]
     found = socratic.conditional_log_likelihood(graph, x, evidence)
     assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(Normal(0.0, 2.0).log_density(0.5), abs=1e-4)  # the digits of float64
+    assert found.item() == pytest.approx(Gaussian.of(0.0, 2.0).log_density(0.5), abs=1e-4)  # the digits of float64
     circuit = socratic.rat_spn(2, 1, depth=1, n_repetitions=1)
     found, exact = (socratic.conditional_log_likelihood(kind, x, evidence) for kind in (circuit, circuit.double()))
     assert found.item() == pytest.approx(exact.item(), rel=1e-4)

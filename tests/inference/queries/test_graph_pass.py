@@ -13,9 +13,7 @@ from scipy import stats
 import socratic
 from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
-from socratic.distributions import Bernoulli, Categorical, Normal
-from socratic.families import Categorical as CategoricalFamily
-from socratic.families import Gaussian
+from socratic.families import Bernoulli, Categorical, Gaussian
 from tests.inference.queries.worlds import CIRCUIT_KINDS, EVIDENCE, NAN, PRIOR, make_circuit
 
 ATTRIBUTES = {
@@ -48,7 +46,7 @@ def test_unrolled_circuits_agree_with_circuits(kind: str, options: dict[str, obj
 
 
 def test_unrolled_gaussian_circuits_agree_with_circuits() -> None:
-    leaf = [Gaussian(), CategoricalFamily(3), Gaussian(0.01, 0.3), Gaussian(), Gaussian()]
+    leaf = [Gaussian(), Categorical(3), Gaussian(0.01, 0.3), Gaussian(), Gaussian()]
     circuit = socratic.rat_spn(5, 3, n_sums=3, n_leaves=3, depth=2, n_repetitions=2, leaf=leaf).double()
     evidence = np.random.default_rng(0).normal(size=(20, 5))
     evidence[:, 1] = 2.0
@@ -59,8 +57,8 @@ def test_unrolled_gaussian_circuits_agree_with_circuits() -> None:
 @pytest.mark.parametrize(
     ("root", "mean", "best"),
     [
-        (Leaf(0, Normal(2.0, 0.25)), [2.0], [2.0]),
-        (Product((Leaf(0, Normal(2.0, 0.25)), Leaf(1, Bernoulli(0.75)))), [2.0, 0.75], [2.0, 1.0]),
+        (Leaf(0, Gaussian.of(2.0, 0.25)), [2.0], [2.0]),
+        (Product((Leaf(0, Gaussian.of(2.0, 0.25)), Leaf(1, Bernoulli.of(0.75)))), [2.0, 0.75], [2.0, 1.0]),
     ],
 )
 def test_roots_without_sums(root: Node, mean: list[float], best: list[float]) -> None:
@@ -74,7 +72,7 @@ def test_roots_without_sums(root: Node, mean: list[float], best: list[float]) ->
 
 
 def test_classes_may_share_a_root() -> None:
-    first, second = Leaf(0, Categorical((0.5, 0.5, 0.0))), Leaf(0, Categorical((0.0, 0.0, 1.0)))
+    first, second = Leaf(0, Categorical.of((0.5, 0.5, 0.0))), Leaf(0, Categorical.of((0.0, 0.0, 1.0)))
     graph = Graph((first, first, second), dtype=torch.float64)
     found = socratic.expectation(graph, [[NAN], [0.0]], tables=[0], class_prior=[0.1, 0.3, 0.6])
     np.testing.assert_allclose(found.probabilities[0], [[0.2, 0.2, 0.6], [1.0, 0.0, 0.0]])
@@ -82,7 +80,7 @@ def test_classes_may_share_a_root() -> None:
 
 
 def test_columns_without_leaves_have_no_distribution() -> None:
-    graph = Graph(Leaf(1, Normal(2.0, 1.0)), n_features=4)
+    graph = Graph(Leaf(1, Gaussian.of(2.0, 1.0)), n_features=4)
     evidence = np.array([[NAN, NAN, 7.0, NAN]])
     expected = socratic.expectation(graph, evidence)
     np.testing.assert_array_equal(expected.mean, [[NAN, 2.0, 7.0, NAN]])
@@ -97,7 +95,7 @@ def test_columns_without_leaves_have_no_distribution() -> None:
 
 def test_families_that_meet_in_a_column() -> None:
     """A value that is 0 with probability 0.4 and Gaussian otherwise."""
-    graph = Graph(Sum((Leaf(0, Bernoulli(0.0)), Leaf(0, Normal(10.0, 4.0))), (0.4, 0.6)), dtype=torch.float64)
+    graph = Graph(Sum((Leaf(0, Bernoulli.of(0.0)), Leaf(0, Gaussian.of(10.0, 4.0))), (0.4, 0.6)), dtype=torch.float64)
     found = socratic.expectation(graph, [[NAN]])
     assert found.mean.item() == pytest.approx(6.0)
     assert found.variance.item() == pytest.approx(0.6 * (4.0 + 100.0) - 36.0)
@@ -112,9 +110,9 @@ def test_families_that_meet_in_a_column() -> None:
 
 
 def test_impossible_evidence_is_alone_in_having_no_answer() -> None:
-    on, off = Bernoulli(1.0), Bernoulli(0.0)
+    on, off = Bernoulli.of(1.0), Bernoulli.of(0.0)
     equal = Sum((Product((Leaf(0, on), Leaf(1, on))), Product((Leaf(0, off), Leaf(1, off)))), (0.5, 0.5))
-    graph = Graph(Product((equal, Leaf(2, Bernoulli(0.5)))))
+    graph = Graph(Product((equal, Leaf(2, Bernoulli.of(0.5)))))
     evidence = np.array([[1.0, 0.0, NAN], [1.0, NAN, NAN]])
     expected = socratic.expectation(graph, evidence, tables=[2])
     assert expected.mean[0].isnan().all()
@@ -137,7 +135,7 @@ def wide_graph(n_features: int) -> Graph:
     rng = np.random.default_rng(0)
 
     def leaf(variable: int) -> Leaf:
-        return Leaf(variable, Normal(float(rng.normal()), float(rng.uniform(0.5, 1.0))))
+        return Leaf(variable, Gaussian.of(float(rng.normal()), float(rng.uniform(0.5, 1.0))))
 
     shared = [Sum((leaf(v), leaf(v)), (0.4, 0.6)) for v in range(n_features // 2)]
     own = [[leaf(v) for v in range(n_features // 2, n_features)] for _ in range(2)]
@@ -163,7 +161,7 @@ def test_float32_thousands_of_nats_below_zero() -> None:
 
 
 def test_large_numbers_keep_their_variance_in_float32() -> None:
-    node: Node = Sum((Leaf(0, Normal(50000.0, 1e-4)), Leaf(0, Normal(50000.5, 1e-4))), (0.5, 0.5))
+    node: Node = Sum((Leaf(0, Gaussian.of(50000.0, 1e-4)), Leaf(0, Gaussian.of(50000.5, 1e-4))), (0.5, 0.5))
     for _ in range(200):  # shares are rounded at each sum
         node = Sum((node, node), (0.3, 0.7))
     graph = Graph(node)
@@ -175,9 +173,9 @@ def test_large_numbers_keep_their_variance_in_float32() -> None:
 def test_deep_chains_do_not_recurse() -> None:
     """Each variable comes one sum and one product below the one before."""
     n_features = sys.getrecursionlimit() + 100
-    node: Node = Leaf(0, Bernoulli(0.3))
+    node: Node = Leaf(0, Bernoulli.of(0.3))
     for variable in range(1, n_features):
-        leaves = [Leaf(variable, Bernoulli(0.0)), Leaf(variable, Bernoulli(1.0))]
+        leaves = [Leaf(variable, Bernoulli.of(0.0)), Leaf(variable, Bernoulli.of(1.0))]
         node = Sum(tuple(Product((leaf, node)) for leaf in leaves), (0.4, 0.6))
     graph = Graph(node)
     evidence = np.full((1, n_features), NAN)

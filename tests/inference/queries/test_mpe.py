@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import socratic
-from socratic import Graph, Leaf, Product, Sum, distributions
+from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
 from socratic.families import Categorical, Gaussian
 from tests.inference.queries.worlds import (
@@ -73,7 +73,7 @@ def decision_graph(rng: np.random.Generator, variables: tuple[int, ...]) -> Node
     children: list[Node] = []
     for possible in (np.arange(n_values) < cut, np.arange(n_values) >= cut):
         probabilities = rng.dirichlet(np.ones(n_values)) * possible
-        leaf = Leaf(variable, distributions.Categorical(tuple((probabilities / probabilities.sum()).tolist())))
+        leaf = Leaf(variable, Categorical.of(tuple((probabilities / probabilities.sum()).tolist())))
         children.append(Product((leaf, decision_graph(rng, rest))) if rest else leaf)
     return Sum(tuple(children), tuple(rng.dirichlet(np.ones(2)).tolist()))
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import socratic
-from socratic import Graph, Leaf, Product, Sum, distributions
+from socratic import Graph, Leaf, Product, Sum
 from socratic.circuit.nodes import Node
-from socratic.families import Bernoulli, Binomial, Categorical, Family
+from socratic.families import Bernoulli, Binomial, Categorical, Distribution, Family
 from tests.oracles import evaluate
 
 FAMILIES: tuple[Family, ...] = (Bernoulli(), Categorical(3), Binomial(2), Bernoulli())
@@ -76,18 +76,18 @@ def mixed_graph(seed: int) -> Graph:
     def wild(variable: int) -> Leaf:
         chance = float(rng.choice([0.0, 1.0, *rng.uniform(0.05, 0.95, 4)]))
         two = (chance, 1.0 - chance)
-        choices: list[distributions.Distribution] = [distributions.Bernoulli(chance), distributions.Categorical(two)]
+        choices: list[Distribution] = [Bernoulli.of(chance), Categorical.of(two)]
         if FAMILIES[variable].n_values == 3:
             three = rng.dirichlet(np.ones(3)) * (rng.random(3) < 0.7) + 1e-3 * np.eye(3)[int(rng.integers(3))]
-            choices.append(distributions.Categorical(tuple((three / three.sum()).tolist())))
-            choices.append(distributions.Binomial(2, chance))
+            choices.append(Categorical.of(tuple((three / three.sum()).tolist())))
+            choices.append(Binomial.of(2, chance))
         return Leaf(variable, choices[int(rng.integers(len(choices)))])
 
     def mixture(*children: Node) -> Sum:
         return Sum(children, tuple(rng.dirichlet(np.ones(len(children))).tolist()))
 
-    open_leaves = [Leaf(0, distributions.Bernoulli(0.4)), Leaf(1, distributions.Categorical((0.3, 0.3, 0.4)))]
-    open_leaves += [Leaf(2, distributions.Binomial(2, 0.6)), Leaf(3, distributions.Bernoulli(0.7))]
+    open_leaves = [Leaf(0, Bernoulli.of(0.4)), Leaf(1, Categorical.of((0.3, 0.3, 0.4)))]
+    open_leaves += [Leaf(2, Binomial.of(2, 0.6)), Leaf(3, Bernoulli.of(0.7))]
     leaves = [[leaf, *(wild(variable) for _ in range(2))] for variable, leaf in enumerate(open_leaves)]
 
     def region(a: int, b: int) -> Sum:

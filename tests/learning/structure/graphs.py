@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 from socratic.circuit import Leaf, Node, Product
-from socratic.distributions import Bernoulli, Binomial, Categorical, Distribution, Normal
+from socratic.families import Distribution
 
 
 def topological(roots: Sequence[Node]) -> list[Node]:
@@ -49,18 +49,19 @@ def log_likelihood(roots: Sequence[Node], x: np.ndarray) -> np.ndarray:
 
 def log_density(distribution: Distribution, values: np.ndarray) -> np.ndarray:
     """Log-densities of known values (N,)."""
-    if isinstance(distribution, Normal):
-        distance = (values - distribution.mean) ** 2 / distribution.variance
-        return -0.5 * (math.log(2 * math.pi * distribution.variance) + distance)
-    if isinstance(distribution, Binomial):
-        n, p = distribution.n_trials, distribution.probability
+    own = distribution.parameters
+    if distribution.family.name == "gaussian":
+        distance = (values - own["mean"]) ** 2 / own["variance"]
+        return -0.5 * (math.log(2 * math.pi * own["variance"]) + distance)
+    if distribution.family.name == "binomial":
+        n, p = own["n_trials"], own["probability"]
         choose = gammaln(n + 1) - gammaln(values + 1) - gammaln(n - values + 1)
         return choose + xlogy(values, p) + xlog1py(n - values, -p)
-    if isinstance(distribution, Bernoulli):
-        probabilities = np.array([1.0 - distribution.probability, distribution.probability])
+    if distribution.family.name == "bernoulli":
+        probabilities = np.array([1.0 - own["probability"], own["probability"]])
     else:
-        assert isinstance(distribution, Categorical)
-        probabilities = np.array(distribution.probabilities)
+        assert distribution.family.name == "categorical"
+        probabilities = np.array(own["probabilities"])
     with np.errstate(divide="ignore"):
         return np.log(probabilities)[values.astype(int)]
 
@@ -71,11 +72,12 @@ def scopes(roots: Sequence[Node]) -> dict[int, frozenset[int]]:
     for node in topological(roots):
         if isinstance(node, Leaf):
             found[id(node)] = frozenset([node.variable])
-            if isinstance(node.distribution, Normal):
-                assert math.isfinite(node.distribution.mean)
-                assert 0.0 < node.distribution.variance < math.inf
-            elif isinstance(node.distribution, Categorical):
-                assert math.isclose(sum(node.distribution.probabilities), 1.0)
+            own = node.distribution.parameters
+            if node.distribution.family.name == "gaussian":
+                assert math.isfinite(own["mean"])
+                assert 0.0 < own["variance"] < math.inf
+            elif node.distribution.family.name == "categorical":
+                assert math.isclose(sum(own["probabilities"]), 1.0)
             continue
         below = [found[id(child)] for child in node.children]
         union = frozenset().union(*below)

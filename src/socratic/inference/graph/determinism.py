@@ -63,7 +63,7 @@ def _possible_values(batch: LeafBatch) -> list[int]:
     found: list[int] = []
     for leaves in numbers.split(max(1, _TABLE_ENTRIES // n_values)):
         # Logarithms as the evaluation has them: a probability may be too small for a number without being 0.
-        possible = batch.log_table(leaves) > -torch.inf
+        possible = batch.log_table(leaves).squeeze(1) > -torch.inf
         rows = np.packbits(possible.cpu().numpy(), axis=1, bitorder="little")
         found += [int.from_bytes(row.tobytes(), "little") for row in rows]
     return found

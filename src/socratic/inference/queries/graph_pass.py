@@ -95,7 +95,8 @@ class GraphPass:
         for batch, of_batch in zip(batches, of_batches, strict=True):
             (leaves,) = (batch.variables == variable).nonzero(as_tuple=True)
             if len(leaves):
-                table[:, : batch.family.n_values] += of_batch[leaves].t() @ torch.exp(batch.log_table(leaves))
+                of_leaf = torch.exp(batch.log_table(leaves)).squeeze(1)  # (leaves, Y)
+                table[:, : batch.family.n_values] += of_batch[leaves].t() @ of_leaf
         return table
 
     def _reach(self, row: Tensor, classes: Tensor, select: Select) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from socratic.families import Bernoulli, Categorical, Family, as_family
+from socratic.families import Family, as_family
 
 _LARGEST = 1e150
 """Larger values would have variances beyond what float64 holds."""
@@ -47,9 +47,7 @@ def check_table(x: Any, families: Families) -> tuple[np.ndarray, tuple[Family, .
 
 def n_categories(family: Family) -> int | None:
     """Number of values of a column without order (Bernoulli, categorical); None for numbers and counts."""
-    if isinstance(family, Bernoulli):
-        return 2
-    return family.n_categories if isinstance(family, Categorical) else None
+    return family.n_values if family.unordered else None
 
 
 def all_categories(families: Sequence[Family], learner: str, instead: str = "learn_spn") -> tuple[int, ...]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binom, norm
+import torch
 
 from socratic.circuit import Leaf
-from socratic.circuit.validity import SMALLEST_VARIANCE
-from socratic.distributions import Bernoulli, Binomial, Categorical, Distribution, Normal
-from socratic.families import Binomial as BinomialFamily
-from socratic.families import Family
-from socratic.learning.structure.columns import n_categories, without_tails
+from socratic.families import Distribution, Family
+from socratic.learning.structure.columns import without_tails
 
 
 class LeafFitter:
@@ -35,12 +32,14 @@ class LeafFitter:
         self.families = tuple(families)
         self._min_variance = min_variance
         self._smoothing = smoothing
-        self._whole = [self._describe(x[:, column], family) for column, family in enumerate(families)]
+        self._whole = [_fit_whole(x[:, column], family) for column, family in enumerate(families)]
 
     def fit(self, values: np.ndarray, column: int) -> Leaf:
         """The leaf of a column for some of its ``values`` (N,), those that are NaN left out."""
-        values = values[~np.isnan(values)]
-        return Leaf(column, self._distribution(values, column))
+        known = values[~np.isnan(values)]
+        whole = self._whole[column]
+        options = {"rows": self._smoothing, "min_variance": self._min_variance}
+        return Leaf(column, whole.family.fit_part(known, whole, **options))
 
     def prefers_mixture(self, values: np.ndarray, clusters: np.ndarray, column: int) -> bool:
         """Whether a mixture of one leaf for each cluster describes a column's ``values`` (N,) better than one leaf.
@@ -49,7 +48,6 @@ class LeafFitter:
         """
         known = ~np.isnan(values)
         values, clusters = values[known], clusters[known]
-        n_parameters = 3 if self.families[column].name == "gaussian" else 2  # of one more component
         sizes = np.bincount(clusters)
         sizes = sizes[sizes > 0]
         parts = [self.fit(values[clusters == cluster], column) for cluster in np.unique(clusters)]
@@ -59,48 +57,18 @@ class LeafFitter:
             _log_density(leaf, values) + np.log(size / len(values)) for leaf, size in zip(parts, sizes, strict=True)
         ]
         gain = np.logaddexp.reduce(terms).sum() - _log_density(self.fit(values, column), values).sum()
+        n_parameters = 1 + self.families[column].n_parameters  # of one more component: its weight and its leaf
         return bool(gain > 0.5 * n_parameters * (len(parts) - 1) * np.log(len(values)))
 
-    def _distribution(self, values: np.ndarray, column: int) -> Distribution:
-        family, whole = self.families[column], self._whole[column]
-        size = n_categories(family)
-        if size is not None:
-            counts = np.bincount(values.astype(np.int64), minlength=size) + self._smoothing * whole
-            shares = counts / counts.sum() if counts.sum() > 0 else whole
-            return Bernoulli(float(shares[1])) if family.name == "bernoulli" else Categorical(tuple(shares.tolist()))
-        if isinstance(family, BinomialFamily):
-            trials = len(values) + self._smoothing
-            share = (values.sum() / family.n_trials + self._smoothing * whole[0]) / trials if trials else whole[0]
-            return Binomial(family.n_trials, float(share))
-        mean, variance = whole
-        floor = self._min_variance * variance
-        if len(values):
-            mean, variance = values.mean(), values.var()
-        return Normal(float(mean), float(max(variance, floor, SMALLEST_VARIANCE)))
 
-    @staticmethod
-    def _describe(values: np.ndarray, family: Family) -> np.ndarray:
-        """Mean and variance of a column of numbers, share of a column of counts, or shares of the categories."""
-        values = values[~np.isnan(values)]
-        size = n_categories(family)
-        if size is not None:
-            counts = np.bincount(values.astype(np.int64), minlength=size) + 1.0
-            return counts / counts.sum()
-        if isinstance(family, BinomialFamily):
-            return np.array([(values.sum() / family.n_trials + 0.5) / (len(values) + 1.0)])
-        if not len(values):
-            return np.array([0.0, 1.0])
-        values = without_tails(values)
-        mean, variance = values.mean(), values.var()
-        # A constant column says nothing about its scale, however its mean was rounded.
-        constant = np.sqrt(variance) <= 1e-12 * np.abs(values).max()
-        return np.array([mean, 1.0 if constant else variance])
+def _fit_whole(values: np.ndarray, family: Family) -> Distribution:
+    """The distribution of a whole column; a few outliers among numbers without bounds do not set its scale."""
+    known = values[~np.isnan(values)]
+    return family.fit_column(known if family.n_values is not None else without_tails(known))
 
 
 def _log_density(leaf: Leaf, values: np.ndarray) -> np.ndarray:
-    """Log-densities (N,) of numbers or counts under a Gaussian or binomial leaf."""
+    """Log-densities (N,) of values under a leaf."""
     distribution = leaf.distribution
-    if isinstance(distribution, Normal):
-        return norm.logpdf(values, distribution.mean, np.sqrt(distribution.variance))
-    assert isinstance(distribution, Binomial)
-    return binom.logpmf(values, distribution.n_trials, distribution.probability)
+    parameters = distribution.family.from_plain([distribution.parameters])
+    return distribution.family.log_density(parameters, torch.from_numpy(values).unsqueeze(0)).squeeze(0).numpy()

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from socratic.circuit import Leaf, Node, Product, Sum
-from socratic.distributions import Bernoulli, Categorical
 from socratic.families import Family
 
 
@@ -76,6 +75,4 @@ def tree_circuit(
 
 def category_leaf(column: int, family: Family, probabilities: np.ndarray) -> Leaf:
     """A leaf of a Bernoulli or categorical column."""
-    if family.name == "bernoulli":
-        return Leaf(column, Bernoulli(float(probabilities[1])))
-    return Leaf(column, Categorical(tuple(probabilities.tolist())))
+    return Leaf(column, family.of_table(probabilities))

@@ -1,0 +1,94 @@
+"""Univariate leaves of one family, as tensors: what queries need of the leaves of any kind of circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from socratic.families import Distribution, Family, Parameters
+
+LeafValue = Callable[[Family, Parameters, Tensor, Tensor], Tensor]
+"""A value (M,) for each of M leaves of a family, from their parameters, their draws (M,) and their variables (M,)."""
+
+
+class LeafSet(nn.Module):
+    """Leaves of one family: P slots, each with a variable and I leaves.
+
+    A tensor circuit has a slot for each variable of each leaf region (:class:`~socratic.circuit.leaves.LeafGroup`), a
+    graph one for each leaf, with I = 1 (:class:`~socratic.circuit.graph_leaves.LeafBatch`). A leaf is addressed by its
+    slot and its place in it.
+
+    Attributes
+    ----------
+    family : Family
+    variables : Tensor (P,)
+        The column of each slot.
+    values : ParameterDict
+        The family's parameters, each (P, I) or (P, I, ...).
+    """
+
+    variables: Tensor
+
+    def __init__(self, family: Family, variables: list[int], parameters: Parameters) -> None:
+        super().__init__()
+        self.family = family
+        # A real tensor also while a model file is checked on the meta device.
+        self.register_buffer("variables", torch.tensor(variables, device="cpu"), persistent=False)
+        self.values = nn.ParameterDict(dict(parameters))
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots, P."""
+        return len(self.variables)
+
+    def parameter_values(self) -> dict[str, Tensor]:
+        """The family's parameters, each (P, I) or (P, I, ...)."""
+        return dict(self.values.items())
+
+    def pick(self, slots: Tensor, places: Tensor | int = 0) -> dict[str, Tensor]:
+        """Parameters (M,) or (M, ...) of M leaves, given by their slots and their places in them."""
+        return {name: value[slots, places] for name, value in self.parameter_values().items()}
+
+    def means(self) -> Tensor:
+        """The leaves' means: (P, I)."""
+        return self.family.mean(self.parameter_values())
+
+    def variances(self) -> Tensor:
+        """The leaves' variances: (P, I)."""
+        return self.family.variance(self.parameter_values())
+
+    def log_density_at_modes(self) -> Tensor:
+        """The leaves' log-densities at their most probable values: (P, I)."""
+        parameters = self.parameter_values()
+        return self.family.log_density(parameters, self.family.mode(parameters).unsqueeze(-1)).squeeze(-1)
+
+    def log_table(self, slots: Tensor) -> Tensor:
+        """Log-probabilities (k, I, Y) of all values of the leaves of k slots, for families of finitely many values."""
+        parameters = {name: value[slots] for name, value in self.parameter_values().items()}
+        like = next(iter(parameters.values()))
+        values = torch.arange(self.family.n_values or 0, dtype=like.dtype, device=like.device)
+        return self.family.log_density(parameters, values.expand(*like.shape[:2], -1))
+
+    def fill(self, rows: Tensor, draws: Tensor, slots: Tensor, places: Tensor | int, value: LeafValue) -> None:
+        """Fill in what is missing in ``rows`` (D, V), in place: M leaves each give their variable's value in one row.
+
+        Parameters
+        ----------
+        rows : Tensor (D, V)
+        draws, slots, places : Tensor (M,)
+            The row to fill in, and the leaf to take the value from. Leaves whose variable is there are left out.
+        value : callable
+            See :data:`LeafValue`.
+        """
+        missing = rows[draws, self.variables[slots]].isnan()
+        draws, slots = draws[missing], slots[missing]
+        places = places[missing] if isinstance(places, Tensor) else places
+        variables = self.variables[slots]
+        rows[draws, variables] = value(self.family, self.pick(slots, places), draws, variables).to(rows.dtype)
+
+    @torch.no_grad()
+    def distribution(self, slot: int, place: int = 0) -> Distribution:
+        """One leaf as a distribution of its own, with the present parameters."""
+        return self.family.distribution({name: value[slot, place] for name, value in self.parameter_values().items()})
