@@ -23,8 +23,8 @@ import socratic
 from benchmarks.run import PAPER_SIZE, machine
 from benchmarks.timing import median_seconds, peak_memory_mb
 from socratic.inference import posterior_methods
-from socratic.inference.log_moments import masks as mask_module
-from socratic.inference.log_moments import root as root_module
+from socratic.inference.layered.log_moments import masks as mask_module
+from socratic.inference.layered.log_moments import root as root_module
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.closeness import ERRORS, equivalent_passes, errors
 from socratic_experiments.settings import ExperimentSettings

@@ -7,7 +7,6 @@ import torch
 
 from socratic import numerics
 from socratic.numerics import (
-    LogProducts,
     Scratch,
     draw_dropped,
     exp_shifted,
@@ -17,7 +16,6 @@ from socratic.numerics import (
     map_tiles,
     pair_products,
     pair_sums,
-    rescue_underflow,
     sqrt_or_zero,
 )
 
@@ -78,31 +76,6 @@ def test_pairs_are_left_major() -> None:
     left, right = torch.tensor([[[2.0], [3.0]]]), torch.tensor([[[5.0], [7.0], [11.0]]])
     assert pair_products(left, right).flatten().tolist() == [10, 14, 22, 15, 21, 33]
     assert pair_sums(left, right).flatten().tolist() == [7, 9, 13, 8, 10, 14]
-
-
-@pytest.mark.parametrize("all_pairs", [True, False])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rescue_recovers_what_underflowed(all_pairs: bool, dtype: torch.dtype) -> None:
-    """The best child is masked and the rest lies 2,000 nats below: far out of range, yet positive."""
-    left = torch.tensor([[[0.0], [-1000.0]]], dtype=dtype)
-    right = torch.tensor([[[0.0], [-1000.0]]], dtype=dtype)
-    weights = torch.tensor([[[0.0, 0.0, 0.0, 0.25], [0.5, 0.0, 0.0, 0.5]]], dtype=dtype)
-    expected = [math.log(0.25) - 2000.0, math.log(0.5)]
-    if not all_pairs:
-        weights = weights[..., [0, 3]]
-    products = pair_sums(left, right) if all_pairs else left + right
-    values, shift = exp_shifted(products)
-    assert not shift.any()
-    children = LogProducts(left, right) if all_pairs else LogProducts(products, None)
-    found = rescue_underflow(torch.bmm(weights, values), weights, children)
-    torch.testing.assert_close(found.flatten(), torch.tensor(expected, dtype=dtype))
-
-
-def test_rescue_leaves_the_dead_dead() -> None:
-    left = torch.zeros(1, 2, 3)
-    sums, weights = torch.zeros(1, 1, 3), torch.zeros(1, 1, 2)
-    found = rescue_underflow(sums, weights, LogProducts(left, None))
-    assert found.flatten().tolist() == [-INF] * 3
 
 
 @pytest.mark.parametrize("budget", [1, 100, 10**9])

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 _CACHE_BYTES = 5 * 2**19
 _DEVICE_BYTES = 768 * 2**20
-_RESCUE_ENTRIES = 2**22
 
 
 def finite_max(x: Tensor, dim: int = -2) -> Tensor:
@@ -91,45 +89,6 @@ def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Ten
 def pair_sums(left: Tensor, right: Tensor) -> Tensor:
     """All sums of a left and a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
     return (left.unsqueeze(-2) + right.unsqueeze(-3)).flatten(-3, -2)
-
-
-def rescue_underflow(sums: Tensor, weights: Tensor, log_products: LogProducts) -> Tensor:
-    """Logarithm of ``sums``, recomputed child by child where the sum underflowed.
-
-    Products are exponentiated relative to the best one. When a mask removes that one, what is left can
-    underflow although the sum is positive.
-
-    Parameters
-    ----------
-    sums : (F, S, N)
-        ``sum_k weights[k] * exp(log_products[k])``.
-    weights : (F, S, K)
-        Masked weights, zeros included.
-    log_products : LogProducts
-        Log-values of the children, the largest product of each row being about 1.
-    """
-    lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
-    if not bool(lost.any()):
-        return torch.log(sums)
-    log_weights = log_or_dead(weights)
-    log_sums = log_or_dead(sums).clone()
-    for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
-        fold, node, row = part.unbind(-1)
-        terms = log_weights[fold, node].t() + log_products.of(fold, row)  # (K, M)
-        log_sums[fold, node, row] = logsumexp_or_dead(terms, dim=0).squeeze(0)
-    return log_sums
-
-
-class LogProducts(NamedTuple):
-    """The log-values of a layer's children: of the products (F, K, N), or of pairs (F, A, N) and (F, B, N)."""
-
-    left: Tensor
-    right: Tensor | None
-
-    def of(self, fold: Tensor, row: Tensor) -> Tensor:
-        """Log-products (K, M) of M chosen entries, each given by its fold and row."""
-        left = self.left[fold, :, row].t()
-        return left if self.right is None else pair_sums(left, self.right[fold, :, row].t())
 
 
 def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generator) -> Tensor:

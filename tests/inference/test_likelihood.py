@@ -10,7 +10,7 @@ import socratic
 from socratic import numerics
 from socratic.circuit.layout import plan_layout
 from socratic.families import Binomial, Categorical, Family
-from socratic.inference.rows import values_per_row
+from socratic.inference.kinds import engine_of
 
 
 @pytest.fixture
@@ -264,4 +264,4 @@ def test_ragged_and_masked_rows_are_refused(circuit: socratic.Circuit, x: object
 def test_chunks_count_the_statistics_of_categories() -> None:
     few = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(2))
     many = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(200))
-    assert values_per_row(many) > 10 * values_per_row(few)
+    assert engine_of(many).entries_per_row > 10 * engine_of(few).entries_per_row

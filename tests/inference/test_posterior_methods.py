@@ -10,9 +10,11 @@ import torch
 
 import socratic
 from socratic.inference import posterior_methods
+from socratic.inference.dropout import Dropout
+from socratic.inference.kinds import engine_of
+from socratic.inference.layered.log_moments import algebra
 from socratic.inference.leaf_uncertainty import LeafUncertainty
-from socratic.inference.log_moments import algebra, log_moment_posterior
-from socratic.inference.posterior_methods import dropout_posterior
+from socratic.inference.posterior_methods import dropout_posterior, log_moment_posterior
 from socratic.structure.region_graph import Partition, Region, RegionGraph
 from tests.inference.circuits import peaky_circuit
 from tests.oracles import count_masks, enumerate_masks, topological
@@ -121,16 +123,9 @@ def test_sharp_rows_take_balanced_passes(shape: str, masks: str, monkeypatch: py
     smooth = dropout_posterior(circuit, x, method="log-moments", **settings)
     passes = {"method": "monte-carlo", "balanced": True, "n_passes": posterior_methods.N_SHARP_PASSES}
     sampled = dropout_posterior(circuit, x, **passes, **settings)
-    _, curvature = log_moment_posterior(
-        circuit,
-        x,
-        torch.log(torch.tensor(settings["class_prior"], dtype=torch.float64)),
-        dropout=0.2,
-        masks=masks,
-        root_dropout=True,
-        leaf_uncertainty=LeafUncertainty.check(circuit, x, None, None),
-        chunk_size=5,
-    )
+    dropout, certain = Dropout(0.2, masks, root=True), LeafUncertainty(None)
+    log_prior = torch.log(torch.tensor(settings["class_prior"], dtype=torch.float64))
+    _, curvature = log_moment_posterior(engine_of(circuit), x, dropout, certain, log_prior, chunk_size=5)
     assert curvature.shape == (12,)
     middle = float(curvature.sort().values[5:7].mean())  # between two rows: rounding moves none across
     for limit in (-1.0, middle, math.inf):
@@ -151,16 +146,8 @@ def test_the_curvature_tells_sharp_circuits_apart() -> None:
             for layer in circuit.inner_layers():
                 layer.logits.mul_(peak)
         prior = torch.full((3,), -math.log(3))
-        _, curvature = log_moment_posterior(
-            circuit,
-            x,
-            prior,
-            dropout=0.2,
-            masks="unit",
-            root_dropout=False,
-            leaf_uncertainty=LeafUncertainty.check(circuit, x, None, None),
-            chunk_size=None,
-        )
+        dropout, certain = Dropout(0.2, "unit"), LeafUncertainty(None)
+        _, curvature = log_moment_posterior(engine_of(circuit), x, dropout, certain, prior, chunk_size=None)
         curvatures.append(float(curvature.mean()))
     assert curvatures[0] < curvatures[1] < curvatures[2]
 

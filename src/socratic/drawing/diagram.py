@@ -16,7 +16,7 @@ from socratic.drawing.picture import Picture
 from socratic.drawing.summary import summary
 from socratic.errors import check_choice, check_rate
 from socratic.inference import NodeMoments, node_moments
-from socratic.inference.results import MASK_KINDS, MaskKind
+from socratic.inference.dropout import MASK_KINDS, MaskKind
 
 MAX_NODES = 200
 """Nodes of the largest circuit that is drawn: beyond, nobody can read it."""

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from socratic.circuit import Circuit, Graph
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.graph import MomentSettings, choose_method
-from socratic.inference.graph.masks import masks_of
-from socratic.inference.moments import LAYERED_REASON
-from socratic.inference.results import MASK_KINDS, MaskKind
-from socratic.inference.rows import check_circuit
+from socratic.inference.dropout import MASK_KINDS, Dropout, MaskKind
+from socratic.inference.engine import Engine
+from socratic.inference.kinds import engine_of
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,21 @@ def summary(circuit: Circuit | Graph, *, methods: bool = True) -> Summary:
     Summary
         Print it, or read its attributes.
     """
-    check_circuit(circuit)
-    return _of_graph(circuit, methods) if isinstance(circuit, Graph) else _of_circuit(circuit, methods)
+    engine = engine_of(circuit)
+    found = {masks: _method(engine, masks) for masks in MASK_KINDS} if methods else {}
+    return _of_graph(circuit, found) if isinstance(circuit, Graph) else _of_circuit(circuit, found)
 
 
-def _of_graph(graph: Graph, methods: bool) -> Summary:
+def _method(engine: Engine, masks: MaskKind) -> tuple[str, str]:
+    """How :func:`socratic.tdi` is computed, and why so; any rate above 0 will do, as the wiring alone decides."""
+    plan = engine.moments(Dropout(0.5, masks), "exact", uncertain_leaves=False, budget=None)
+    return plan.method, plan.reason
+
+
+def _of_graph(graph: Graph, methods: Mapping[MaskKind, tuple[str, str]]) -> Summary:
     families: Counter[str] = Counter()
     for batch in graph.leaves.leaf_batches():
         families[batch.family.name] += len(batch.variables)
-    found: dict[MaskKind, tuple[str, str]] = {}
-    for kind in MASK_KINDS if methods else ():
-        settings = MomentSettings(dropout=0.5, masks=kind, root_dropout=False)  # any rate above 0: wiring alone decides
-        choice = choose_method(graph, masks_of(graph, kind, root_dropout=False), settings)
-        found[kind] = (choice.method, choice.reason)
     return Summary(
         kind="Graph",
         n_features=graph.n_features,
@@ -122,11 +122,11 @@ def _of_graph(graph: Graph, methods: bool) -> Summary:
         n_weights=graph.n_edges,
         n_parameters=graph.n_parameters,
         scope_sizes=_sizes(Counter(scope.bit_count() for scope in set(graph.scopes()))),
-        methods=found,
+        methods=methods,
     )
 
 
-def _of_circuit(circuit: Circuit, methods: bool) -> Summary:
+def _of_circuit(circuit: Circuit, methods: Mapping[MaskKind, tuple[str, str]]) -> Summary:
     """The same counts from the layers, without unrolling them."""
     layer = circuit.leaves
     families: Counter[str] = Counter()
@@ -159,7 +159,7 @@ def _of_circuit(circuit: Circuit, methods: bool) -> Summary:
         n_weights=n_weights,
         n_parameters=circuit.n_parameters,
         scope_sizes=_sizes(Counter(map(len, scopes))),
-        methods=dict.fromkeys(MASK_KINDS, ("layered", LAYERED_REASON)) if methods else {},
+        methods=methods,
     )
 
 

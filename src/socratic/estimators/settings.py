@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.estimators.building import STRUCTURES, check_image_shape, choose_device
 from socratic.estimators.posterior import POSTERIORS
-from socratic.inference.results import MASK_KINDS
+from socratic.inference.dropout import MASK_KINDS
 from socratic.uncertainty.detector import DETECTORS
 
 OPTIMISERS = ("em", "adam")

@@ -16,7 +16,7 @@ from socratic.circuit.storage import read_tensors, restore_circuit, restore_grap
 from socratic.errors import ModelFileError, check_choice, check_count, check_rate
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.posterior import POSTERIORS
-from socratic.inference.results import MASK_KINDS
+from socratic.inference.dropout import MASK_KINDS
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
 from socratic.uncertainty.detector import Detector

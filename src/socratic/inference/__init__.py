@@ -1,9 +1,8 @@
 """Inference: likelihoods, moments over dropout masks, Monte Carlo dropout, class posteriors, queries given evidence."""
 
 from socratic.inference.likelihood import log_likelihood, training_log_likelihood
-from socratic.inference.moments import tdi
+from socratic.inference.moments import node_moments, tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
-from socratic.inference.node_moments import node_moments
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.inference.queries import (

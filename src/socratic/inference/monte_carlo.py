@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice, check_count, check_rate
-from socratic.inference.graph import graph_passes, graph_values_per_row
-from socratic.inference.likelihood import LogValues, MaskedAlgebra
+from socratic.errors import check_count, check_rate
+from socratic.inference.dropout import Dropout, MaskKind
+from socratic.inference.engine import Engine
+from socratic.inference.kinds import engine_of
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
-from socratic.inference.results import MASK_KINDS, MaskKind
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks, values_per_row
-from socratic.inference.walk import walk
+from socratic.inference.rows import check_rows, map_chunks
 from socratic.numerics import draw_dropped, scale_dtype, sqrt_or_zero
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which masks are sampled, and how; see :func:`monte_carlo_dropout`."""
+
+    dropout: Dropout
+    n_passes: int
+    leaf_dropout: float = 0.0
+    balanced: bool = False
+    seed: int = 0
+
+    @classmethod
+    def check(cls, dropout: Dropout, n_passes: Any, leaf_dropout: Any, balanced: bool, seed: Any) -> Sampling:
+        """Check what the user gave."""
+        rate = check_rate("leaf_dropout", leaf_dropout)
+        return cls(dropout, check_count("n_passes", n_passes), rate, balanced, check_count("seed", seed, minimum=0))
+
+    @torch.no_grad()
+    def passes(self, engine: Engine, rows: Tensor) -> Iterator[Tensor]:
+        """Log-likelihoods (N, C) of checked rows, one pass at a time."""
+        generator = torch.Generator(rows.device).manual_seed(self.seed)
+        evaluation = engine.masked(rows, self.dropout)
+        draw = balanced_passes if self.balanced else independent_passes
+        for dropped in draw(evaluation.mask_shapes, self.dropout.rate, self.n_passes, generator):
+            leaves = None
+            if self.leaf_dropout > 0.0:
+                leaves = [draw_dropped(shape, self.leaf_dropout, generator) for shape in evaluation.leaf_mask_shapes]
+            yield evaluation.log_likelihood(dropped, leaves)
+
+    def posterior(self, engine: Engine, rows: Tensor, log_prior: Tensor, chunk_size: int | None) -> Posterior:
+        """The class posterior of checked rows."""
+
+        def query(start: int, stop: int) -> Posterior:
+            log_values = self.passes(engine, rows[start:stop])
+            return summarise_passes((log_value + log_prior for log_value in log_values), log_prior)
+
+        return Posterior.concatenate(map_chunks(query, rows, engine.entries_per_row, chunk_size))
 
 
 def sample_log_likelihoods(
@@ -38,41 +76,9 @@ def sample_log_likelihoods(
     A pass draws one set of masks for all rows, from the seed alone. A class that lost everything has minus
     infinity. See :func:`monte_carlo_dropout` for the parameters.
     """
-    dropout, leaf_dropout = check_rate("dropout", dropout), check_rate("leaf_dropout", leaf_dropout)
-    check_choice("masks", masks, MASK_KINDS)
-    check_count("n_passes", n_passes)
-    generator = torch.Generator(circuit.device).manual_seed(check_count("seed", seed, minimum=0))
-    rows = check_rows(circuit, x)
-    if isinstance(circuit, Graph):
-        return graph_passes(
-            circuit,
-            rows,
-            dropout=dropout,
-            masks=masks,
-            n_passes=n_passes,
-            leaf_dropout=leaf_dropout,
-            root_dropout=root_dropout,
-            balanced=balanced,
-            generator=generator,
-        )
-
-    @torch.no_grad()
-    def passes() -> Iterator[Tensor]:
-        weights = circuit.weights()
-        leaves = LogValues.rescale(circuit.leaves.log_density(rows))
-        shapes = _mask_shapes(weights, masks, root_dropout)
-        draw = balanced_passes if balanced else independent_passes
-        for dropped in draw(shapes, dropout, n_passes, generator):
-            values = leaves
-            if leaf_dropout > 0.0:
-                keep = [
-                    (~draw_dropped((group.n_slots, circuit.leaves.n_nodes), leaf_dropout, generator)).to(rows.dtype)
-                    for group in circuit.leaves.leaf_groups()
-                ]
-                values = LogValues.rescale(circuit.leaves.log_density(rows, keep))
-            yield walk(circuit, values, _mask_weights(weights, dropped), MaskedAlgebra()).of_classes(rows.dtype)
-
-    return passes()
+    masked = Dropout.check(dropout, masks, root_dropout)
+    sampling = Sampling.check(masked, n_passes, leaf_dropout, balanced, seed)
+    return sampling.passes(engine_of(circuit), check_rows(circuit, x))
 
 
 def monte_carlo_dropout(
@@ -123,43 +129,11 @@ def monte_carlo_dropout(
         Conditional on at least one class root being alive; ``dead`` is the share of passes where none was.
         A row that is dead in every pass gets the prior.
     """
+    masked = Dropout.check(dropout, masks, root_dropout)
+    sampling = Sampling.check(masked, n_passes, leaf_dropout, balanced, seed)
+    engine = engine_of(circuit)
     rows = check_rows(circuit, x)
-    log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
-
-    def query(start: int, stop: int) -> Posterior:
-        passes = sample_log_likelihoods(
-            circuit,
-            rows[start:stop],
-            dropout=dropout,
-            masks=masks,
-            n_passes=n_passes,
-            leaf_dropout=leaf_dropout,
-            root_dropout=root_dropout,
-            balanced=balanced,
-            seed=seed,
-        )
-        return summarise_passes((log_value + log_prior for log_value in passes), log_prior)
-
-    entries = graph_values_per_row(circuit) if isinstance(circuit, Graph) else values_per_row(circuit)
-    size = chunk_rows(circuit, entries, chunk_size)
-    return Posterior.concatenate(map_chunks(query, len(rows), size))
-
-
-def _mask_shapes(weights: Weights, masks: MaskKind, root_dropout: bool) -> list[tuple[int, int, int]]:
-    """Shapes of the masks: of each edge, or of all sums of a region alike."""
-    layers = [*weights.layers, *(weights.roots if root_dropout else [])]
-    return [(len(layer), layer.shape[1] if masks == "edge" else 1, layer.shape[2]) for layer in layers]
-
-
-def _mask_weights(weights: Weights, dropped: list[Tensor]) -> Weights:
-    """Drop children from sums by zeroing their weights; the roots keep theirs if there are no masks for them."""
-    n_layers = len(weights.layers)
-    layers = [layer.masked_fill(mask, 0.0) for layer, mask in zip(weights.layers, dropped[:n_layers], strict=True)]
-    if len(dropped) == n_layers:
-        return Weights(layers, weights.roots)
-    return Weights(
-        layers, [root.masked_fill(mask, 0.0) for root, mask in zip(weights.roots, dropped[n_layers:], strict=True)]
-    )
+    return sampling.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
 
 
 def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_choice, check_count, check_rate
+from socratic.errors import check_choice
+from socratic.inference.dropout import Dropout, MaskKind
+from socratic.inference.engine import Engine, LogMomentPosterior
+from socratic.inference.kinds import engine_of
 from socratic.inference.leaf_uncertainty import LeafUncertainty
-from socratic.inference.log_moments import log_moment_posterior
-from socratic.inference.moments import tdi
-from socratic.inference.monte_carlo import monte_carlo_dropout
-from socratic.inference.posterior import Posterior, log_class_prior
-from socratic.inference.results import MASK_KINDS, MaskKind
-from socratic.inference.rows import check_rows
+from socratic.inference.likelihood import class_log_likelihood
+from socratic.inference.moments import class_moments
+from socratic.inference.monte_carlo import Sampling
+from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
+from socratic.inference.rows import check_rows, map_chunks
 from socratic.numerics import is_recording
 
 PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
@@ -86,65 +89,60 @@ def dropout_posterior(
     Posterior
         Its ``method`` says which way was taken.
     """
-    dropout = check_rate("dropout", dropout)
-    check_choice("masks", masks, MASK_KINDS)
+    masked = Dropout.check(dropout, masks, root_dropout)
     check_choice("method", method, POSTERIOR_METHODS)
-    check_count("n_passes", n_passes)
-    check_count("seed", seed, minimum=0)
+    sampling = Sampling.check(masked, n_passes, 0.0, balanced, seed)
+    engine = engine_of(circuit)
     rows = check_rows(circuit, x)
     log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
-    if isinstance(circuit, Graph) and method == "log-moments":
-        raise ValueError("method='log-moments' needs a Circuit; for a Graph use 'expansion', 'monte-carlo' or 'auto'")
-    uncertain_leaves = leaf_variance is not None or leaf_covariance is not None
-
-    def sampled(some: Tensor, n_passes: int, *, balanced: bool) -> Posterior:
-        return monte_carlo_dropout(
-            circuit,
-            some,
-            dropout=dropout,
-            masks=masks,
-            n_passes=n_passes,
-            root_dropout=root_dropout,
-            balanced=balanced,
-            class_prior=class_prior,
-            seed=seed,
-            chunk_size=chunk_size,
+    leaves = LeafUncertainty.check(engine, rows, leaf_variance, leaf_covariance)
+    if method == "monte-carlo" and leaves.uncertain:
+        raise ValueError(
+            "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
+            "method='log-moments' or 'expansion'"
         )
-
     if method == "monte-carlo":
-        if uncertain_leaves:
-            raise ValueError(
-                "method='monte-carlo' samples masks only; leaf_variance and leaf_covariance need "
-                "method='log-moments' or 'expansion'"
-            )
-        return sampled(rows, n_passes, balanced=balanced)
-    if isinstance(circuit, Graph) and method == "auto" and not uncertain_leaves:
-        return sampled(rows, N_SHARP_PASSES, balanced=True)
-    if isinstance(circuit, Graph) or method == "expansion":
-        moments = tdi(
-            circuit,
-            rows,
-            dropout=dropout,
-            masks=masks,
-            root_dropout=root_dropout,
-            leaf_variance=leaf_variance,
-            leaf_covariance=leaf_covariance,
-            chunk_size=chunk_size,
-        )
-        return moments.posterior(class_prior)
-    posterior, curvature = log_moment_posterior(
-        circuit,
-        rows,
-        log_prior,
-        dropout=dropout,
-        masks=masks,
-        root_dropout=root_dropout,
-        leaf_uncertainty=LeafUncertainty.check(circuit, rows, leaf_variance, leaf_covariance),
-        chunk_size=chunk_size,
-    )
-    if method == "log-moments" or uncertain_leaves or is_recording(rows):
+        return sampling.posterior(engine, rows, log_prior, chunk_size)
+    few_passes = Sampling(masked, N_SHARP_PASSES, balanced=True, seed=sampling.seed)
+    if method == "auto" and engine.no_log_moments is not None:
+        method = "expansion"
+        if not leaves.uncertain:
+            return few_passes.posterior(engine, rows, log_prior, chunk_size)
+    if method == "expansion":
+        return class_moments(engine, rows, masked, leaves, chunk_size=chunk_size).posterior(class_prior)
+    posterior, curvature = log_moment_posterior(engine, rows, masked, leaves, log_prior, chunk_size)
+    if method == "log-moments" or leaves.uncertain or is_recording(rows):
         return posterior
     sharp = (curvature > SHARP_CURVATURE).nonzero().squeeze(-1)
     if not len(sharp):
         return posterior
-    return posterior.with_rows(sharp, sampled(rows[sharp], N_SHARP_PASSES, balanced=True), SHARP_METHOD)
+    return posterior.with_rows(sharp, few_passes.posterior(engine, rows[sharp], log_prior, chunk_size), SHARP_METHOD)
+
+
+def log_moment_posterior(
+    engine: Engine,
+    rows: Tensor,
+    dropout: Dropout,
+    leaves: LeafUncertainty,
+    log_prior: Tensor,
+    chunk_size: int | None,
+) -> LogMomentPosterior:
+    """The class posterior of checked rows by log-moment propagation, and the curvature of each."""
+    plan = engine.log_moments(dropout)
+    if dropout.rate == 0.0 and not leaves.uncertain:
+        return LogMomentPosterior(_certain(engine, rows, log_prior, chunk_size), rows.new_zeros(len(rows)))
+
+    def query(start: int, stop: int) -> LogMomentPosterior:
+        return plan.of_rows(rows[start:stop], leaves.of_rows(start, stop), log_prior)
+
+    posteriors, curvatures = zip(*map_chunks(query, rows, plan.entries_per_row, chunk_size), strict=True)
+    return LogMomentPosterior(Posterior.concatenate(list(posteriors)), torch.cat(curvatures))
+
+
+def _certain(engine: Engine, rows: Tensor, log_prior: Tensor, chunk_size: int | None) -> Posterior:
+    """The plain posterior: where nothing is random there is nothing to average over."""
+    log_joint = class_log_likelihood(engine, rows, rows.dtype, chunk_size) + log_prior
+    mean = class_shares(log_joint, log_prior)
+    dead = (log_joint == -torch.inf).all(-1).to(mean.dtype)
+    doubt = entropy(mean)
+    return Posterior(mean, torch.zeros_like(mean), doubt, torch.zeros_like(doubt), dead, "log-moments")

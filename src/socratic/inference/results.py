@@ -9,12 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from socratic.inference.dropout import MaskKind
 from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
 
-MaskKind = Literal["edge", "unit"]
 CovarianceKind = Literal["exact", "independent", "upper"]
 Method = Literal["layered", "tree", "structured", "multiset", "bounds", "independent", "upper"]
-MASK_KINDS: tuple[MaskKind, ...] = ("edge", "unit")
 COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
 
 

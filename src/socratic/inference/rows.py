@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.circuit.nodes import Leaf, Product, Sum
 from socratic.errors import check_count
 from socratic.numerics import is_recording
 
@@ -19,19 +18,12 @@ Result = TypeVar("Result")
 
 _CHUNK_BYTES = {"cpu": 256 * 2**20}
 _DEVICE_CHUNK_BYTES = 3 * 2**30
-
-
-def check_circuit(circuit: Any) -> None:
-    """Raise unless ``circuit`` is a circuit or graph."""
-    if isinstance(circuit, (Leaf, Product, Sum)):
-        raise ValueError(f"circuit must be a Circuit or Graph; got a {type(circuit).__name__}: wrap it, Graph(node)")
-    if not isinstance(circuit, (Circuit, Graph)):
-        raise ValueError(f"circuit must be a Circuit or Graph; got a {type(circuit).__name__}")
+_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
+"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
 
 
 def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
-    check_circuit(circuit)
     rows = x if isinstance(x, Tensor) else _as_tensor(x)
     if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
         raise ValueError(
@@ -82,28 +74,26 @@ def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None
             )
 
 
-def chunk_rows(circuit: Circuit | Graph, entries_per_row: int, chunk_size: int | None) -> int:
+def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = None) -> int:
     """Rows to take at a time: ``chunk_size``, or as many as a bounded memory holds.
 
-    ``entries_per_row`` counts the numbers a query holds at once for one row.
+    ``like`` has the type and device, and ``entries_per_row`` counts the numbers that a query holds at once for one row.
     """
     if chunk_size is not None:
         return check_count("chunk_size", chunk_size)
-    budget = _CHUNK_BYTES.get(circuit.device.type, _DEVICE_CHUNK_BYTES)
-    return max(1, budget // (max(1, entries_per_row) * circuit.dtype.itemsize))
+    budget = _CHUNK_BYTES.get(like.device.type, _DEVICE_CHUNK_BYTES)
+    return max(1, budget // (max(1, entries_per_row) * like.dtype.itemsize))
 
 
-def values_per_row(circuit: Circuit) -> int:
-    """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
-    leaves = sum(group.entries_per_row for group in circuit.leaves.leaf_groups())
-    nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
-    widest = 0
-    for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
-        nodes += layer.n_folds * layer.n_nodes
-        widest = max(widest, layer.n_folds * layer.n_children)
-    return leaves + 3 * nodes + widest
+def map_chunks(
+    query: Callable[[int, int], Result], rows: Tensor, entries_per_row: int, chunk_size: int | None
+) -> list[Result]:
+    """The results of ``query(start, stop)`` over chunks of rows; one empty chunk if there are no rows."""
+    size = rows_at_a_time(rows, entries_per_row, chunk_size)
+    return [query(start, min(start + size, len(rows))) for start in range(0, max(len(rows), 1), size)]
 
 
-def map_chunks(query: Callable[[int, int], Result], n_rows: int, size: int) -> list[Result]:
-    """The results of ``query(start, stop)`` over chunks of ``size`` rows; one empty chunk if there are no rows."""
-    return [query(start, min(start + size, n_rows)) for start in range(0, max(n_rows, 1), size)]
+def split_terms(sums: Tensor, n_terms: int) -> Iterable[Tensor]:
+    """Cut a list (M, ...) of sums with ``n_terms`` each into pieces whose terms are looked at together."""
+    at_once = (_CACHE_TERMS if sums.device.type == "cpu" else _DEVICE_TERMS) // n_terms
+    return sums.split(max(1, at_once))

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import torch
 
 from socratic.circuit.circuit import Circuit, Weights
-from socratic.inference.likelihood import LogValues, PlainAlgebra
-from socratic.inference.walk import walk
+from socratic.inference.layered.algebra import LogAlgebra
+from socratic.inference.layered.values import LogValues
+from socratic.inference.layered.walk import walk
 from socratic.learning.settings import Epoch, History, Rows
 
 _SMOOTHING = 1e-3
@@ -110,7 +111,7 @@ def _accumulate(circuit: Circuit, rows: Rows, counts: Counts) -> float:
     flat = [tensor.detach().requires_grad_() for tensor in [*weights.layers, *weights.roots]]
     copies = Weights(flat[: len(weights.layers)], flat[len(weights.layers) :])
     with torch.enable_grad():
-        roots = walk(circuit, LogValues.rescale(density), copies, PlainAlgebra())
+        roots = walk(circuit, LogValues.rescale(density), copies, LogAlgebra())
         values = roots.of_classes(density.dtype).squeeze(1) * rows.weight
     gradients = torch.autograd.grad(values.sum(), [density, *flat])
     flow = gradients[0]  # (F, I, N): how much of a row passes through a leaf of a region

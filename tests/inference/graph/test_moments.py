@@ -292,7 +292,7 @@ def test_variances_that_are_cut_off_are_announced() -> None:
 
 def test_arguments_are_checked() -> None:
     graph, x = crossing(), [[0.0, 0.0, 0.0]]
-    with pytest.raises(ValueError, match="leaf_covariance is for circuits with regions"):
+    with pytest.raises(ValueError, match="leaf_covariance is not possible here: the leaves of a Graph have no regions"):
         socratic.tdi(graph, x, leaf_covariance=torch.eye(2))
     with pytest.raises(ValueError, match=r"leaf_variance must broadcast to \(1, 6\)"):
         socratic.tdi(graph, x, leaf_variance=torch.ones(5))

@@ -103,7 +103,7 @@ def test_the_posterior_by_every_method() -> None:
     assert balanced.method == "monte-carlo"
     torch.testing.assert_close(balanced.mean, sampled.mean, atol=0.05, rtol=0)
     assert socratic.dropout_posterior(graph, x, dropout=0.05, leaf_variance=0.1).method == "expansion"
-    with pytest.raises(ValueError, match="for a Graph use 'expansion', 'monte-carlo' or 'auto'"):
+    with pytest.raises(ValueError, match="a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"):
         socratic.dropout_posterior(graph, x, method="log-moments")
 
 

@@ -6,6 +6,10 @@ import torch
 
 import socratic
 from socratic.families import Binomial, Categorical, Gaussian
+from socratic.inference.kinds import engine_of
+from socratic.inference.layered.algebra import LogAlgebra
+from socratic.inference.layered.values import LogValues
+from socratic.inference.layered.walk import walk
 from tests.inference.circuits import peaky_circuit
 from tests.inference.queries.worlds import EVIDENCE, KINDS, PRIOR, make_world
 
@@ -51,15 +55,11 @@ def test_gaussian_expectations_equal_integrals() -> None:
 
 def test_leaf_shares_are_the_gradient_of_the_log_likelihood() -> None:
     """The other way to them: how the log-likelihood changes with a leaf's log-density."""
-    from socratic.inference.likelihood import LogValues, PlainAlgebra
-    from socratic.inference.queries.passes import engine_of
-    from socratic.inference.walk import walk
-
     circuit = peaky_circuit((6, 2, 3, 3, 2, 2, "all-pairs"))
     rows = torch.randn(5, 6, dtype=torch.float64)
     rows[:, ::2] = torch.nan
     density = circuit.leaves.log_density(rows).detach().requires_grad_()
-    roots = walk(circuit, LogValues.rescale(density), circuit.weights(), PlainAlgebra()).of_classes(rows.dtype)
+    roots = walk(circuit, LogValues.rescale(density), circuit.weights(), LogAlgebra()).of_classes(rows.dtype)
     (gradient,) = torch.autograd.grad(torch.logsumexp(roots, 1).sum(), density)
     with torch.no_grad():
         shares = engine_of(circuit).evaluate(rows).leaf_shares(torch.softmax(roots, 1))

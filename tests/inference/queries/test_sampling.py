@@ -124,7 +124,7 @@ def test_draws_do_not_depend_on_how_many_are_made_at_a_time(kind: str, monkeypat
     fewer = socratic.conditional_sample(circuit, evidence[:8], 2, class_prior=PRIOR, seed=1)
     assert torch.equal(fewer.x, whole.x[:8, :2])
     drawn = socratic.sample(circuit, 50, seed=1)
-    monkeypatch.setattr("socratic.inference.queries.sampling.chunk_rows", lambda *_: 7)
+    monkeypatch.setattr("socratic.inference.queries.sampling.rows_at_a_time", lambda *_: 7)
     assert torch.equal(socratic.sample(circuit, 50, seed=1).x, drawn.x)
     assert torch.equal(socratic.sample(circuit, 30, seed=1).x, drawn.x[:30])
 
@@ -146,8 +146,8 @@ def test_samples_have_the_asked_shapes_and_classes() -> None:
 @pytest.mark.parametrize("kind", ["all-pairs", "graph"])
 def test_small_chunks_and_many_draws(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of every kind: rows in chunks, draws in blocks, sums in parts."""
-    monkeypatch.setattr("socratic.inference.queries.passes._CACHE_TERMS", 64)
-    monkeypatch.setattr("socratic.inference.queries.sampling.chunk_rows", lambda *_: 7)
+    monkeypatch.setattr("socratic.inference.rows._CACHE_TERMS", 64)
+    monkeypatch.setattr("socratic.inference.queries.sampling.rows_at_a_time", lambda *_: 7)
     world = make_world(kind, seed=2)
     drawn = socratic.conditional_sample(world.circuit, EVIDENCE.repeat(3, 0), 40, class_prior=PRIOR, chunk_size=2)
     assert not drawn.x.isnan().any()

@@ -15,7 +15,6 @@ from torch.autograd.function import once_differentiable
 
 from socratic.circuit.graph import Graph
 from socratic.circuit.levels import Block
-from socratic.inference.rows import chunk_rows, map_chunks
 from socratic.numerics import finite_max, finite_or_zero, scale_dtype
 
 TILE_ENTRIES = 2**17
@@ -115,17 +114,6 @@ def class_values(graph: Graph, values: Tensor, dtype: torch.dtype) -> Tensor:
     return values[graph.root_numbers].t().to(dtype)
 
 
-def graph_values_per_row(graph: Graph) -> int:
+def values_per_row(graph: Graph) -> int:
     """Numbers an evaluation holds for one row: wide values of all nodes, and the leaves with their intermediates."""
     return 2 * graph.n_nodes + 6 * graph.n_leaves
-
-
-def graph_log_likelihood(graph: Graph, rows: Tensor, dtype: torch.dtype, chunk_size: int | None) -> Tensor:
-    """Log-likelihoods (N, C) of checked rows, in the type ``dtype``."""
-    log_weights = graph.log_weights()
-
-    def query(start: int, stop: int) -> Tensor:
-        values = evaluate(graph, graph.leaves.log_density(rows[start:stop]), log_weights)
-        return class_values(graph, values, dtype)
-
-    return torch.cat(map_chunks(query, len(rows), chunk_rows(graph, graph_values_per_row(graph), chunk_size)))

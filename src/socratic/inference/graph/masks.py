@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.inference.results import MaskKind
+from socratic.inference.dropout import MaskKind
 
 
 class Masks(NamedTuple):
@@ -27,6 +27,11 @@ class Masks(NamedTuple):
     def masked(self) -> Tensor:
         """Whether an edge can be dropped: (E,)."""
         return self.of_edge >= 0
+
+    def drop(self, log_weights: Tensor, dropped: Tensor) -> Tensor:
+        """Log-weights (E, ...) without the edges whose masks, of (masks, ...), are dropped."""
+        hit = dropped[self.of_edge.clamp_min(0)]
+        return log_weights.masked_fill(hit & self.masked.view(-1, *[1] * (hit.ndim - 1)), -torch.inf)
 
 
 def masks_of(graph: Graph, kind: MaskKind, root_dropout: bool) -> Masks:

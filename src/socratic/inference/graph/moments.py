@@ -5,20 +5,20 @@ Means are exact on every graph: dropping an edge with probability p multiplies i
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.inference.covariance import saturation, warn_of_saturation
-from socratic.inference.graph.evaluation import evaluate, gather, graph_values_per_row, tile_size
+from socratic.inference.dropout import Dropout
+from socratic.inference.engine import MomentsOfRows
+from socratic.inference.graph.evaluation import evaluate, gather, tile_size, values_per_row
 from socratic.inference.graph.masks import Masks, masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
 from socratic.inference.graph.sharing import sharing_of
-from socratic.inference.results import CovarianceKind, MaskKind, Method, Moments, NodeMoments
-from socratic.inference.rows import chunk_rows, map_chunks
+from socratic.inference.results import CovarianceKind, Method
+from socratic.inference.saturation import saturation
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 DEFAULT_BUDGET = 200_000
@@ -35,108 +35,81 @@ class Choice(NamedTuple):
     plan: Plan | None = None
 
 
-class MomentSettings(NamedTuple):
-    """Which moments of a graph are asked for; checked by the caller. See :func:`socratic.tdi`."""
+class GraphMoments:
+    """Moments of the class roots, or of every node; see :class:`~socratic.inference.engine.MomentPlan`.
 
-    dropout: float
-    masks: MaskKind
-    root_dropout: bool
-    covariance: CovarianceKind = "exact"
-    leaf_variance: float | Tensor | None = None
-    budget: int = DEFAULT_BUDGET
-    chunk_size: int | None = None
-    every_node: bool = False
-    """Whether variances of all nodes are asked for, or covariances of the roots."""
-
-
-def graph_moments(graph: Graph, rows: Tensor, settings: MomentSettings) -> Moments:
-    """Moments of the class likelihoods over dropout masks."""
-    choice, log_mean, found = _compute(graph, rows, settings)
-    return Moments(
-        log_mean,
-        _class_matrix(choice.method, found[0]),
-        settings.dropout,
-        settings.masks,
-        settings.covariance,
-        settings.root_dropout,
-        choice.method,
-        choice.reason,
-        (found[0], found[1]) if choice.method == "bounds" else None,
-    )
-
-
-def graph_node_moments(graph: Graph, rows: Tensor, settings: MomentSettings) -> NodeMoments:
-    """Moments of every node over dropout masks."""
-    choice, log_mean, found = _compute(graph, rows, settings._replace(every_node=True))
-    # A value that is exact is both of its bounds.
-    return NodeMoments(
-        log_mean,
-        (found[0], found[-1]),
-        settings.dropout,
-        settings.masks,
-        settings.root_dropout,
-        choice.method,
-        choice.reason,
-    )
-
-
-def _compute(graph: Graph, rows: Tensor, settings: MomentSettings) -> tuple[Choice, Tensor, list[Tensor]]:
-    """The method, log-means (N, C) and what the method finds of the roots, or of every node (N, M).
-
-    Found are relative covariances (N, C, C) by a plan, of every node its variance alone; variances (N, C) without
-    one; for bounds two of them.
+    Parameters
+    ----------
+    graph : Graph
+    dropout : Dropout
+    covariance : {"exact", "independent", "upper"}
+    uncertain_leaves : bool
+        Whether evaluations are given variances of the leaves.
+    budget : int, optional
+        Terms that may be spent on nodes that share randomness, ``DEFAULT_BUDGET`` by default.
+    every_node : bool
+        Whether variances of all nodes are asked for, or covariances of the roots.
     """
-    dropout = settings.dropout
-    known = masks_of(graph, settings.masks, settings.root_dropout)
-    prior = _leaf_prior(graph, rows, settings.leaf_variance)
-    choice = choose_method(graph, known, settings)
-    numbers = torch.arange(graph.n_nodes, device=graph.device) if settings.every_node else graph.root_numbers
-    masked = known.masked.to(rows.dtype)
-    log_weights = graph.log_weights() + masked * math.log1p(-dropout)
-    odds = masked * (dropout / (1.0 - dropout))
-    peaks: list[Tensor] = []
 
-    def query(start: int, stop: int) -> tuple[Tensor, ...]:
-        values = evaluate(graph, graph.leaves.log_density(rows[start:stop]), log_weights)
-        leaves = None if prior is None else prior[start:stop].t()
-        chunk = _Chunk(graph, values, log_weights, odds, leaves, peaks)
-        found: tuple[Tensor, ...]
-        if choice.plan is not None:
-            found = (chunk.covariances(choice.plan),)
-        elif choice.method == "bounds":
-            found = tuple(chunk.variances(upper=upper)[numbers].t() for upper in (False, True))
+    def __init__(
+        self,
+        graph: Graph,
+        dropout: Dropout,
+        covariance: CovarianceKind = "exact",
+        *,
+        uncertain_leaves: bool = False,
+        budget: int | None = None,
+        every_node: bool = False,
+    ) -> None:
+        self.graph = graph
+        masks = masks_of(graph, dropout.masks, dropout.root)
+        masked = masks.masked.to(graph.dtype)
+        self.log_weights = graph.log_weights() + masked * dropout.log_kept
+        self.odds = masked * dropout.odds
+        self.numbers = torch.arange(graph.n_nodes, device=graph.device) if every_node else graph.root_numbers
+        self.peaks: list[Tensor] = []
+        if covariance != "exact":
+            choice = Choice(covariance, f"covariance={covariance!r} was asked for")
+        elif dropout.rate == 0.0 and not uncertain_leaves:
+            choice = Choice("tree", "nothing is random: there are no masks and leaves are certain")
         else:
-            found = (chunk.variances(upper=choice.method == "upper")[numbers].t(),)
-        return values[numbers].t().to(rows.dtype), *found
+            budget = DEFAULT_BUDGET if budget is None else budget
+            choice = _choose(graph, dropout, masks, uncertain_leaves, budget, every_node)
+        self.method, self.reason, self.plan = choice
+        of_moments = 3 * graph.n_nodes if self.plan is None else 7 * graph.n_edges + 2 * self.plan.n_entries
+        self.entries_per_row = values_per_row(graph) + of_moments
 
-    entries = graph_values_per_row(graph)
-    entries += 3 * graph.n_nodes if choice.plan is None else 7 * graph.n_edges + 2 * choice.plan.n_entries
-    parts = map_chunks(query, len(rows), chunk_rows(graph, entries, settings.chunk_size))
-    log_mean, *found = (torch.cat(part) for part in zip(*parts, strict=True))
-    warn_of_saturation(peaks, rows, "graph", stacklevel=5)
-    return choice, log_mean, found
+    def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
+        """The moments, given the relative variances (N, L) of uncertain leaves."""
+        values = evaluate(self.graph, self.graph.leaves.log_density(rows), self.log_weights)
+        prior = None if leaves is None else leaves.t()
+        chunk = _Chunk(self.graph, values, self.log_weights, self.odds, prior, self.peaks)
+        log_mean = values[self.numbers].t().to(rows.dtype)
+        if self.plan is not None:
+            return MomentsOfRows(log_mean, chunk.covariances(self.plan))
+        if self.method != "bounds":
+            return MomentsOfRows(log_mean, chunk.variances(upper=self.method == "upper")[self.numbers].t())
+        lower, upper = (chunk.variances(upper=upper)[self.numbers].t() for upper in (False, True))
+        return MomentsOfRows(log_mean, lower, upper)
 
 
-def choose_method(graph: Graph, masks: Masks, settings: MomentSettings) -> Choice:
+def _choose(
+    graph: Graph, dropout: Dropout, masks: Masks, uncertain_leaves: bool, budget: int, every_node: bool
+) -> Choice:
     """Pick the cheapest exact method, or bounds.
 
-    Plans are kept with the graph: they depend on its wiring alone, and on which moments are asked for.
+    The choice is kept with the graph: it depends on its wiring alone, and on which moments are asked for.
     """
-    if settings.covariance != "exact":
-        return Choice(settings.covariance, f"covariance={settings.covariance!r} was asked for")
-    uncertain_leaves = settings.leaf_variance is not None
-    if settings.dropout == 0.0 and not uncertain_leaves:
-        return Choice("tree", "nothing is random: there are no masks and leaves are certain")
-    key = ("moments", settings.masks, settings.root_dropout, settings.every_node, uncertain_leaves, settings.budget)
+    key = ("moments", dropout.masks, dropout.root, every_node, uncertain_leaves, budget)
     if key not in graph.derived:
         while len(graph.derived) >= _KEPT_PLANS:
             graph.derived.pop(next(iter(graph.derived)))  # the oldest
-        graph.derived[key] = _choose(graph, masks, uncertain_leaves, settings.budget, every_node=settings.every_node)
+        graph.derived[key] = _make_choice(graph, masks, uncertain_leaves, budget, every_node=every_node)
     choice: Choice = graph.derived[key]
     return choice
 
 
-def _choose(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int, *, every_node: bool) -> Choice:
+def _make_choice(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int, *, every_node: bool) -> Choice:
     sharing = sharing_of(graph, masks, uncertain_leaves)
     if sharing.is_tree:
         return Choice("tree", "no two nodes that meet share anything random: all their covariances are 0")
@@ -248,30 +221,3 @@ def _joined(parts: Tensor) -> Tensor:
         left, right = parts.unbind(1)
         return left + right + left * right
     return torch.expm1(torch.log1p(parts).sum(1))
-
-
-def _leaf_prior(graph: Graph, rows: Tensor, leaf_variance: Any) -> Tensor | None:
-    """Relative variances of the leaves (N, L), or None if they are certain."""
-    if leaf_variance is None:
-        return None
-    variance = torch.as_tensor(leaf_variance).to(rows)
-    if not bool(torch.isfinite(variance).all()) or bool((variance < 0).any()):
-        raise ValueError("leaf_variance must hold finite numbers of at least 0")
-    shape = (len(rows), graph.n_leaves)
-    try:
-        return variance.clamp_max(saturation(rows.dtype)).expand(shape)
-    except RuntimeError:
-        raise ValueError(
-            f"leaf_variance must broadcast to {shape} (rows, leaves in the order of graph.nodes); "
-            f"got {tuple(variance.shape)}"
-        ) from None
-
-
-def _class_matrix(method: Method, found: Tensor) -> Tensor:
-    """Relative covariance of the class roots (N, C, C)."""
-    if method == "bounds":
-        return found.new_full((*found.shape, found.shape[-1]), math.nan)
-    if method == "upper":
-        deviation = sqrt_or_zero(found)
-        return deviation.unsqueeze(-1) * deviation.unsqueeze(-2)
-    return found if found.ndim == 3 else torch.diag_embed(found)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.inference.engine import Engine
+from socratic.inference.kinds import engine_of
 from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.rows import check_rows
@@ -42,9 +44,10 @@ def marginal_log_likelihood(
     Tensor (N,)
         log p(x), or log p(x | class); differentiable in the parameters.
     """
+    engine = engine_of(circuit)
     rows = check_rows(circuit, x)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
-    return _mixed(circuit, rows, weights, chunk_size).to(rows.dtype)
+    return _mixed(engine, rows, weights, chunk_size).to(rows.dtype)
 
 
 def conditional_log_likelihood(
@@ -75,6 +78,7 @@ def conditional_log_likelihood(
     Tensor (N,)
         log p(x | evidence), or log p(x | evidence, class); NaN where the evidence itself is impossible.
     """
+    engine = engine_of(circuit)
     asked, known = check_rows(circuit, x), check_rows(circuit, evidence)
     if len(asked) != len(known) and 1 not in (len(asked), len(known)):
         raise ValueError(f"evidence must have one row, or as many as x; got {len(known)} and {len(asked)}")
@@ -86,14 +90,14 @@ def conditional_log_likelihood(
         )
     both = torch.where(asked.isnan(), known, asked)
     weights = log_class_weights(circuit, len(both), class_index, class_prior)
-    difference = _mixed(circuit, both, weights, chunk_size) - _mixed(circuit, known, weights, chunk_size)
+    difference = _mixed(engine, both, weights, chunk_size) - _mixed(engine, known, weights, chunk_size)
     return difference.to(both.dtype)
 
 
-def _mixed(circuit: Circuit | Graph, rows: Tensor, log_weights: Tensor, chunk_size: int | None) -> Tensor:
+def _mixed(engine: Engine, rows: Tensor, log_weights: Tensor, chunk_size: int | None) -> Tensor:
     """Log-likelihoods of rows, or of one row for all, mixed over classes with log-weights (N, C): (N,).
 
     They are in the wide type: far from all data they are so large that float32 would lose their difference.
     """
-    values = class_log_likelihood(circuit, rows, scale_dtype(rows), chunk_size)
+    values = class_log_likelihood(engine, rows, scale_dtype(rows), chunk_size)
     return logsumexp_or_dead(values + log_weights, dim=1).squeeze(1)

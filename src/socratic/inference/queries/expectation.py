@@ -12,9 +12,9 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.inference.kinds import engine_of
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import engine_of
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks
+from socratic.inference.rows import check_rows, map_chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +93,8 @@ def expectation(
         found.append(class_shares.to(part.dtype))
         return tuple(values.masked_fill(impossible, torch.nan) for values in found)
 
-    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
-    mean, variance, *found, classes = (
-        torch.cat(parts) for parts in zip(*map_chunks(query, len(rows), size), strict=True)
-    )
+    parts = map_chunks(query, rows, engine.entries_per_evaluated_row, chunk_size)
+    mean, variance, *found, classes = (torch.cat(values) for values in zip(*parts, strict=True))
     return Expectation(mean, variance, dict(zip(tables, found, strict=True)), classes)
 
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.inference.likelihood import log_likelihood
+from socratic.inference.kinds import engine_of
+from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import engine_of
 from socratic.inference.queries.sampling import NO_CLASS
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks
+from socratic.inference.rows import check_rows, map_chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,9 @@ def mpe(
     chunk_size : int, optional
         Rows evaluated at a time; by default as many as a bounded memory holds.
     """
+    engine = engine_of(circuit)
     rows = check_rows(circuit, evidence)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior)
-    engine = engine_of(circuit)
     exact = engine.is_deterministic()
 
     def query(start: int, stop: int) -> tuple[Tensor, ...]:
@@ -86,7 +86,7 @@ def mpe(
             lambda log_terms, *_: log_terms.argmax(1),
             lambda family, parameters, *_: family.mode(parameters),
         )
-        found = log_likelihood(circuit, x, chunk_size=chunk_size) + log_weights
+        found = class_log_likelihood(engine, x, x.dtype, chunk_size) + log_weights
         likelihood = found.gather(1, classes.unsqueeze(1)).squeeze(1)
         bound = likelihood
         if not exact:
@@ -94,7 +94,6 @@ def mpe(
             bound = torch.maximum(anywhere, likelihood)  # equal ones may have been rounded apart
         return x, classes.masked_fill(best == -torch.inf, NO_CLASS), likelihood.to(x.dtype), bound.to(x.dtype)
 
-    size = chunk_rows(circuit, engine.entries_per_row, chunk_size)
-    parts = zip(*map_chunks(query, len(rows), size), strict=True)
-    x, classes, likelihood, bound = (torch.cat(values) for values in parts)
+    parts = map_chunks(query, rows, engine.entries_per_evaluated_row, chunk_size)
+    x, classes, likelihood, bound = (torch.cat(values) for values in zip(*parts, strict=True))
     return Explanation(x, classes, likelihood, bound, exact)

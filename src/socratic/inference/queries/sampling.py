@@ -10,12 +10,14 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.circuit.leaf_set import LeafValue
 from socratic.errors import check_count
 from socratic.families import Family, Parameters
+from socratic.inference.engine import Engine, Select
+from socratic.inference.kinds import engine_of
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
-from socratic.inference.queries.passes import Engine, LeafValue, Select, engine_of
 from socratic.inference.queries.randomness import Randomness
-from socratic.inference.rows import check_rows, chunk_rows, map_chunks
+from socratic.inference.rows import check_rows, map_chunks, rows_at_a_time
 
 NO_CLASS = -1
 
@@ -60,11 +62,11 @@ def sample(
     seed : int
         Decides all draws: the first are the same however many are asked for.
     """
+    engine = engine_of(circuit)
     n_samples = check_count("n_samples", n_samples, minimum=0)
     weights = log_class_weights(circuit, n_samples, class_index, class_prior).unsqueeze(0)
     unknown = torch.full((1, circuit.n_features), torch.nan, dtype=circuit.dtype, device=circuit.device)
-    engine = engine_of(circuit)
-    drawn = _draw(engine, unknown, weights, 0, check_count("seed", seed, minimum=0), _block(circuit, engine))
+    drawn = _draw(engine, unknown, weights, 0, check_count("seed", seed, minimum=0))
     return Samples(drawn.x.flatten(0, 1), drawn.classes.flatten())
 
 
@@ -99,21 +101,22 @@ def conditional_sample(
     chunk_size : int, optional
         Rows evaluated at a time; by default as many as a bounded memory holds.
     """
+    engine = engine_of(circuit)
     rows = check_rows(circuit, evidence)
     n_samples = check_count("n_samples", n_samples, minimum=0)
     weights = log_class_weights(circuit, len(rows), class_index, class_prior).unsqueeze(1)
-    seed, engine = check_count("seed", seed, minimum=0), engine_of(circuit)
+    seed = check_count("seed", seed, minimum=0)
 
     def query(start: int, stop: int) -> Samples:
         of_draws = weights[start:stop].expand(-1, n_samples, -1)
-        return _draw(engine, rows[start:stop], of_draws, start, seed, _block(circuit, engine))
+        return _draw(engine, rows[start:stop], of_draws, start, seed)
 
-    parts = map_chunks(query, len(rows), chunk_rows(circuit, engine.entries_per_row, chunk_size))
+    parts = map_chunks(query, rows, engine.entries_per_evaluated_row, chunk_size)
     return Samples(torch.cat([part.x for part in parts]), torch.cat([part.classes for part in parts]))
 
 
-def _draw(engine: Engine, rows: Tensor, weights: Tensor, first_row: int, seed: int, block: int) -> Samples:
-    """Draw M completions of each of N rows, ``block`` at a time.
+def _draw(engine: Engine, rows: Tensor, weights: Tensor, first_row: int, seed: int) -> Samples:
+    """Draw M completions of each of N rows, as many at a time as fit in memory.
 
     ``weights`` (N, M, C) are those of the classes, and ``first_row`` is the number of the first row among all.
     """
@@ -121,7 +124,7 @@ def _draw(engine: Engine, rows: Tensor, weights: Tensor, first_row: int, seed: i
     evaluated = engine.evaluate(rows)
     x = rows.repeat_interleave(n_draws, 0)
     classes = torch.full((n_rows * n_draws,), NO_CLASS, device=rows.device)
-    for part in torch.arange(len(classes), device=rows.device).split(block):
+    for part in torch.arange(len(classes), device=rows.device).split(rows_at_a_time(rows, engine.entries_per_draw)):
         row, number = part // n_draws, part % n_draws
         joint = weights[row, number] + evaluated.log_roots[row]
         possible = (joint > -torch.inf).any(1)
@@ -159,7 +162,3 @@ def sample_leaves(random: Randomness) -> LeafValue:
         return family.quantile(parameters, random.uniform(draw, -1 - variable))  # choices have places from 0 on
 
     return value
-
-
-def _block(circuit: Circuit | Graph, engine: Engine) -> int:
-    return chunk_rows(circuit, engine.entries_per_draw, None)

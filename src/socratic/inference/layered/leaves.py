@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.circuit.leaf_set import LeafValue
 from socratic.circuit.leaves import LeafGroup, LeafLayer
-from socratic.inference.queries.passes import LeafValue
 
 
 def fill_missing(leaves: LeafLayer, chosen: Tensor, rows: Tensor, value: LeafValue) -> Tensor:

@@ -6,31 +6,15 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.inference.graph.determinism import is_deterministic
-from socratic.inference.graph.evaluation import class_values, evaluate, gather, graph_values_per_row, tile_size
-from socratic.inference.queries.passes import Kind, LeafValue, Select, split_terms
+from socratic.circuit.leaf_set import LeafValue
+from socratic.inference.engine import Kind, Select
+from socratic.inference.graph.evaluation import class_values, evaluate, gather, tile_size
+from socratic.inference.rows import split_terms
 from socratic.numerics import scale_dtype
 
 
-class GraphEngine:
-    """Queries of graphs; see :class:`~socratic.inference.queries.passes.Engine`."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.log_weights = graph, graph.log_weights()
-        self.entries_per_row = graph_values_per_row(graph) + 4 * graph.n_nodes
-        self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
-
-    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> GraphPass:
-        """Carry the values of rows (N, V) up."""
-        return GraphPass(self.graph, self.log_weights, rows, kind)
-
-    def is_deterministic(self) -> bool:
-        """Whether the children of every sum are certain to be positive on different rows."""
-        return is_deterministic(self.graph)
-
-
-class GraphPass:
-    """A graph evaluated on rows (N, V); see :class:`~socratic.inference.queries.passes.Pass`."""
+class GraphEvaluation:
+    """A graph evaluated on rows (N, V); see :class:`~socratic.inference.engine.Evaluation`."""
 
     def __init__(self, graph: Graph, log_weights: Tensor, rows: Tensor, kind: Kind) -> None:
         self.graph, self.log_weights, self.rows = graph, log_weights, rows

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.masks import (
+from socratic.inference.layered.log_moments.masks import (
     N_CONDITIONED,
     N_SHARES,
     keep_patterns,
@@ -15,8 +15,8 @@ from socratic.inference.log_moments.masks import (
     top_shares,
     two_states,
 )
-from socratic.inference.log_moments.sums import atom_moments
-from tests.inference.log_moments.draws import P, Q, moments_of, normal, weights_of
+from socratic.inference.layered.log_moments.sums import atom_moments
+from tests.inference.layered.log_moments.draws import P, Q, moments_of, normal, weights_of
 
 
 def region(rng: torch.Generator, n_children: int, n_sums: int = 3) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.masks import MaskAtoms
-from socratic.inference.log_moments.sums import atom_moments
+from socratic.inference.layered.log_moments.masks import MaskAtoms
+from socratic.inference.layered.log_moments.sums import atom_moments
 
 P = 0.2
 Q = 1.0 - P

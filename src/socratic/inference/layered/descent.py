@@ -1,4 +1,4 @@
-"""The way down through a tensor circuit."""
+"""The way down through a layered circuit."""
 
 from __future__ import annotations
 
@@ -9,76 +9,26 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.likelihood import LogValues, MaskedAlgebra, PlainAlgebra, Products
-from socratic.inference.queries.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
-from socratic.inference.queries.passes import Kind, LeafValue, Select, split_terms
-from socratic.inference.rows import values_per_row
-from socratic.inference.walk import walk_layers
-from socratic.numerics import (
-    Scratch,
-    log_or_dead,
-    map_tiles,
-    pair_sums,
-    scale_dtype,
-)
+from socratic.circuit.leaf_set import LeafValue
+from socratic.inference.engine import Kind, Select
+from socratic.inference.layered.algebra import LogAlgebra
+from socratic.inference.layered.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
+from socratic.inference.layered.sum_product import log_maxima, log_sums_with_zeros
+from socratic.inference.layered.values import LogValues, Products, all_repetitions, best_repetition
+from socratic.inference.layered.walk import walk_layers
+from socratic.inference.rows import split_terms
+from socratic.numerics import Scratch, log_or_dead, map_tiles, scale_dtype
 
 NOT_CHOSEN = -1
 
 
-class MaxAlgebra(PlainAlgebra):
-    """Evaluation with maxima in place of sums."""
-
-    def log_sums(self, weights: Tensor, products: Products, *, root: bool) -> Tensor:  # noqa: ARG002
-        """Log of the largest weighted product of each sum."""
-        log_weights = log_or_dead(weights).unsqueeze(-1)  # (F, S, K, 1)
-
-        def compute(folds: slice, rows: slice, _scratch: Scratch) -> Tensor:
-            terms = products.left[folds, :, rows]
-            if products.right is not None:
-                terms = pair_sums(terms, products.right[folds, :, rows])
-            best = [(log_weights[folds, node] + terms).amax(1) for node in range(weights.shape[1])]
-            return torch.stack(best, dim=1)
-
-        folds, _, rows = products.left.shape
-        entry_bytes = 2 * weights.shape[2] * weights.element_size()
-        return map_tiles(compute, folds, rows, entry_bytes, weights.device, row_axis=2)
-
-    def join(self, branches: list[LogValues]) -> LogValues:
-        """The best repetition of each class."""
-        values, scale = _all_repetitions(branches)
-        best = (values + scale).amax(0, keepdim=True)
-        return LogValues(best, torch.zeros_like(best[:, :1]))
-
-
-class CircuitEngine:
-    """Queries of tensor circuits; see :class:`~socratic.inference.queries.passes.Engine`."""
-
-    def __init__(self, circuit: Circuit) -> None:
-        self.circuit, self.weights = circuit, circuit.weights()
-        regions = circuit.leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
-        self.entries_per_row = 2 * values_per_row(circuit)
-        self.entries_per_draw = 4 * regions + 8 * circuit.n_features
-
-    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> CircuitPass:
-        """Carry the values of rows (N, V) up."""
-        return CircuitPass(self.circuit, self.weights, rows, kind)
-
-    def is_deterministic(self) -> bool:
-        """Whether every sum has a single child of positive weight.
-
-        The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
-        """
-        roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
-        return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])
-
-
-class CircuitPass:
-    """A tensor circuit evaluated on rows (N, V); see :class:`~socratic.inference.queries.passes.Pass`."""
+class LayeredEvaluation:
+    """A layered circuit evaluated on rows (N, V); see :class:`~socratic.inference.engine.Evaluation`."""
 
     def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, kind: Kind) -> None:
         self.circuit, self.weights, self.rows = circuit, weights, rows
-        # Zero weights can leave a sum to terms far below its region's best: the masked algebra keeps them.
-        algebra = MaxAlgebra() if kind == "max" else MaskedAlgebra()
+        # Weights of 0 can leave a sum to terms far below its region's best.
+        algebra = LogAlgebra(log_maxima, join=best_repetition) if kind == "max" else LogAlgebra(log_sums_with_zeros)
         density = circuit.leaves.log_density(rows)
         if kind != "marginal":
             density = density + log_density_at_modes(circuit.leaves, rows.isnan())
@@ -94,7 +44,7 @@ class CircuitPass:
         """Shares (L, I, N) of all leaves."""
         layers, branches = self.circuit.inner_layers(), self.circuit.root_branches()
         shares = [torch.zeros_like(state.log_value) for state in self.walked.layers]
-        values, scale = _all_repetitions(self.walked.branches)
+        values, scale = all_repetitions(self.walked.branches)
         # What a class gives to a repetition is that repetition's part of its value; a dead class gives nothing.
         part = torch.exp((values + scale) - self.log_roots.t()).nan_to_num(nan=0.0) * class_shares.t()
         of_branch = part.to(self.rows.dtype).split([branch.n_folds for branch in branches])
@@ -120,7 +70,7 @@ class CircuitPass:
         layers, branches = self.circuit.inner_layers(), self.circuit.root_branches()
         folds = [self.circuit.leaves.n_folds, *(layer.n_folds for layer in layers)]
         chosen = [torch.full((n, len(row)), NOT_CHOSEN, device=row.device) for n in folds]
-        values, scale = _all_repetitions(self.walked.branches)
+        values, scale = all_repetitions(self.walked.branches)
         draws = torch.arange(len(row), device=row.device)
         repetition = select((values + scale)[:, classes, row].t(), draws, torch.ones_like(draws))
         # The chosen repetition's sum is the class root's; the others have none.
@@ -153,7 +103,7 @@ class CircuitPass:
         log_weights = log_or_dead(weights)
         for part in split_terms((nodes != NOT_CHOSEN).nonzero(), layer.n_children):
             fold, draw = part.unbind(1)
-            terms = _log_terms(log_weights, products, fold, nodes[fold, draw], row[draw])
+            terms = products.log_terms(log_weights, fold, nodes[fold, draw], row[draw])
             child = select(terms, draw, first_place + fold)
             left, right = child, child
             if layer.all_pairs and layer.widths[1] is not None:
@@ -175,7 +125,7 @@ class CircuitPass:
         left, right = _split_products(weights, products, factor)
         fold, node, row = (far & (share > 0)).nonzero(as_tuple=True)
         if len(fold):
-            terms = _log_terms(log_or_dead(weights), products, fold, node, row)
+            terms = products.log_terms(log_or_dead(weights), fold, node, row)
             parts = torch.softmax(terms, dim=1) * share[fold, node, row].unsqueeze(1)
             pairs = parts.unflatten(1, (left.shape[1], -1))  # (M, A, B), or (M, K, 1)
             left.mT.index_put_((fold, row), pairs.sum(2), accumulate=True)
@@ -184,14 +134,6 @@ class CircuitPass:
         shares[layer.left.layer][layer.left.start : layer.left.stop] = left
         if layer.right is not None:
             shares[layer.right.layer][layer.right.start : layer.right.stop] = left if right is None else right
-
-
-def _log_terms(log_weights: Tensor, products: Products, fold: Tensor, node: Tensor, row: Tensor) -> Tensor:
-    """The terms (M, K) of M sums, each given by its fold, node and row: log-weights plus log-values of children."""
-    terms = products.left[fold, :, row]
-    if products.right is not None:
-        terms = (terms.unsqueeze(2) + products.right[fold, :, row].unsqueeze(1)).flatten(1)
-    return log_weights[fold, node] + terms
 
 
 def _split_products(weights: Tensor, products: Products, factor: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -212,8 +154,3 @@ def _split_products(weights: Tensor, products: Products, factor: Tensor) -> tupl
     joined = map_tiles(compute, len(a), a.shape[2], entry_bytes, a.device, row_axis=2)
     left, right = joined.split(widths, dim=1)
     return left, right
-
-
-def _all_repetitions(branches: list[LogValues]) -> tuple[Tensor, Tensor]:
-    """Log-values (R, C, N) of the class roots and their scales (R, 1, N), over all repetitions."""
-    return torch.cat([state.log_value for state in branches]), torch.cat([state.log_scale for state in branches])

@@ -12,12 +12,13 @@ instead of the 2 S^6 of the sum as written.
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from socratic.inference.layered.sum_product import sum_products
+from socratic.inference.saturation import saturation
 from socratic.numerics import Scratch, is_recording, map_tiles, pair_products, pair_sums, sqrt_or_zero
 
 
@@ -68,22 +69,6 @@ class Children(NamedTuple):
             return left
         right = variances(self.right, self.b)
         return pair_sums(left, right) + pair_products(left, right)
-
-
-def saturation(dtype: torch.dtype) -> float:
-    """Where relative covariances are cut off, so that products of two stay finite."""
-    return float(torch.finfo(dtype).max) ** 0.25
-
-
-def warn_of_saturation(peaks: list[Tensor], rows: Tensor, kind: str, stacklevel: int) -> None:
-    """Warn if the largest variances, ``peaks``, say that some were cut off in what ``rows`` were asked about."""
-    if not is_recording(rows) and any(bool(peak >= saturation(peak.dtype)) for peak in peaks):
-        warnings.warn(
-            f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
-            f"use {kind}.double() or a smaller dropout",
-            RuntimeWarning,
-            stacklevel=stacklevel,
-        )
 
 
 def variances(covariance: Tensor | None, like: Tensor) -> Tensor:
@@ -302,11 +287,7 @@ def _wide_enough(weights: Tensor, children: Children, sums: Tensor) -> tuple[Ten
     b, left, right = (None if part is None else part.double() for part in children[1:])
     wide, widened = weights.double(), Children(children.a.double(), b, left, right)
 
-    def add_up(folds: slice, rows: slice, _: Scratch) -> Tensor:
-        return torch.bmm(wide[folds], widened.cut(folds, rows).values())
-
-    entry_bytes = 2 * wide.shape[-1] * wide.element_size()
-    return wide, widened, map_tiles(add_up, len(sums), sums.shape[2], entry_bytes, sums.device, row_axis=2)
+    return wide, widened, sum_products(wide, widened.a, widened.b)
 
 
 def _floored(sums: Tensor) -> Tensor:

@@ -7,15 +7,16 @@ import math
 import pytest
 import torch
 
-from socratic.inference.log_moments.algebra import LogMoments, log_covariance
-from socratic.inference.log_moments.masks import (
+from socratic.inference.dropout import Dropout
+from socratic.inference.layered.log_moments.algebra import LogMoments, log_covariance
+from socratic.inference.layered.log_moments.masks import (
     shared_mask_atoms,
     two_states,
 )
-from socratic.inference.log_moments.points import common_first, covariance_root, uniform_points
-from socratic.inference.log_moments.root import own_mask_points, root_quadrature
-from socratic.inference.log_moments.sums import atom_moments
-from tests.inference.log_moments.draws import P, Q, moments_of, normal
+from socratic.inference.layered.log_moments.points import common_first, covariance_root, uniform_points
+from socratic.inference.layered.log_moments.root import own_mask_points, root_quadrature
+from socratic.inference.layered.log_moments.sums import atom_moments
+from tests.inference.layered.log_moments.draws import P, Q, moments_of, normal
 
 
 def test_common_direction_comes_first() -> None:
@@ -78,7 +79,7 @@ def test_root_quadrature_agrees_with_sampling(
     drawn = drawn.masked_fill(~left, -math.inf)
     log_prior = torch.log_softmax(normal(rng, n_classes), dim=0)
     share = torch.softmax(torch.logsumexp(drawn, 0) + log_prior, dim=-1)
-    found = root_quadrature(roots, log_prior, P, masks)
+    found = root_quadrature(roots, log_prior, Dropout(P, masks))
     tolerance = 0.03 if root_dropout else 0.015
     torch.testing.assert_close(found.mean, torch.nanmean(share, 1), atol=tolerance, rtol=0)
     second = torch.nanmean(share * share, 1) - torch.nanmean(share, 1) ** 2
@@ -92,7 +93,7 @@ def test_points_of_own_masks_follow_their_probabilities(rng: torch.Generator) ->
     rest = torch.zeros(2, 3, 4, dtype=torch.float64)
     coin = uniform_points(4096, 8).view(4096, 4, 2).permute(2, 0, 1)
     for masks, atoms_of in (("unit", shared_mask_atoms), ("edge", None)):
-        moved, residual = own_mask_points(shares, rest, coin, P, masks)
+        moved, residual = own_mask_points(shares, rest, coin, Dropout(P, masks))
         if atoms_of is not None:
             mean, covariance = moments_of(atoms_of(shares, rest, torch.ones_like(rest), P))
         else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.algebra import LogMoments
-from socratic.inference.log_moments.masks import own_mask_atoms, shared_mask_atoms, two_states
-from socratic.inference.log_moments.points import covariance_root, uniform_points
-from socratic.inference.log_moments.sums import positive
+from socratic.inference.dropout import Dropout
+from socratic.inference.layered.log_moments.algebra import LogMoments
+from socratic.inference.layered.log_moments.masks import own_mask_atoms, shared_mask_atoms, two_states
+from socratic.inference.layered.log_moments.points import covariance_root, uniform_points
+from socratic.inference.layered.log_moments.sums import positive
 from socratic.inference.posterior import Posterior, entropy
-from socratic.inference.results import MaskKind
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 N_POINTS = 256
@@ -21,18 +21,16 @@ _DEVICE_BLOCK = 2**24
 """Log-likelihoods that are evaluated at a time: what a cache holds, or enough to keep a GPU busy."""
 
 
-def root_quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: MaskKind) -> Posterior:
+def root_quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Posterior:
     """Posterior from the log-likelihoods of the repetitions; see :func:`quadrature`. Some rows at a time."""
     n_repetitions, n_rows, n_classes = roots.log_mean.shape
     block = _BLOCK.get(roots.log_mean.device.type, _DEVICE_BLOCK)
     size = max(1, block // (N_POINTS * n_repetitions * n_classes))
     blocks = [slice(first, first + size) for first in range(0, max(n_rows, 1), size)]
-    return Posterior.concatenate(
-        [quadrature(roots.cut(slice(None), rows), log_prior, dropout, masks) for rows in blocks]
-    )
+    return Posterior.concatenate([quadrature(roots.cut(slice(None), rows), log_prior, dropout) for rows in blocks])
 
 
-def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: MaskKind) -> Posterior:
+def quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Posterior:
     """Posterior from the log-likelihoods of the repetitions, which are independent.
 
     In repetition r ``(log S_rc)_c ~ N(mu_r, V_r)``, moved by the atoms of the roots' own masks if they have any, and
@@ -44,8 +42,8 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: Mask
     roots : LogMoments
         Of R folds, the repetitions.
     log_prior : (C,)
-    dropout, masks
-        Of the class roots' own masks.
+    dropout : Dropout
+        The class roots' own masks.
     """
     n_repetitions, _, n_classes = roots.log_mean.shape
     like = roots.log_mean
@@ -56,7 +54,7 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: Mask
     log_scale = (roots.log_scale - roots.log_scale.amax(0, keepdim=True)).to(like)
     covariance, log_values = roots.covariance, (roots.log_mean + log_scale.unsqueeze(-1)).unsqueeze(2)  # (R, N, 1, C)
     if roots.shares is not None and roots.rest is not None:
-        moved, residual = own_mask_points(roots.shares, roots.rest, coin[..., 1:], dropout, masks)
+        moved, residual = own_mask_points(roots.shares, roots.rest, coin[..., 1:], dropout)
         log_values = log_values + moved
         covariance = residual if covariance is None else covariance + residual
     if covariance is not None:
@@ -70,24 +68,22 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: float, masks: Mask
     return _summarise(joint / positive(total), alive, (1.0 - roots.alive).prod(0), log_prior)
 
 
-def own_mask_points(
-    shares: Tensor, rest: Tensor, coin: Tensor, dropout: float, masks: MaskKind
-) -> tuple[Tensor, Tensor]:
+def own_mask_points(shares: Tensor, rest: Tensor, coin: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
     """Log factors (R, N, P, C) of the roots' own masks at points, and the covariance (R, N, C, C) left to a Gaussian.
 
     Parameters
     ----------
     shares, rest : (R, N, M, C), (R, N, C)
-        See :func:`~socratic.inference.log_moments.masks.top_shares`.
+        See :func:`~socratic.inference.layered.log_moments.masks.top_shares`.
     coin : (R, P, C)
         Uniform points that choose the atoms: one for the whole repetition, or one for each class.
     """
-    if masks == "edge":
-        two = two_states(shares, rest, dropout)
-        fallen = coin.unsqueeze(1) < dropout
+    if not dropout.shared:
+        two = two_states(shares, rest, dropout.rate)
+        fallen = coin.unsqueeze(1) < dropout.rate
         moved = torch.where(fallen, two.log_fallen.unsqueeze(2), two.log_kept.unsqueeze(2))
         return moved - 0.5 * two.residual.unsqueeze(2), torch.diag_embed(two.residual)
-    atoms = shared_mask_atoms(shares, rest, torch.ones_like(rest), dropout)
+    atoms = shared_mask_atoms(shares, rest, torch.ones_like(rest), dropout.rate)
     bounds = atoms.probability.cumsum(-1)[..., :-1]  # (R, N, k - 1)
     place = (coin[..., 0].view(len(coin), 1, -1, 1) > bounds.unsqueeze(2)).sum(-1)  # (R, N, P)
     index = place.unsqueeze(-1).expand(*place.shape, shares.shape[-1])
@@ -95,12 +91,12 @@ def own_mask_points(
     return atoms.log_factor.gather(2, index) - 0.5 * variance.unsqueeze(2), atoms.residual
 
 
-def roots_lost(roots: LogMoments, dropout: float, masks: MaskKind) -> Tensor:
+def roots_lost(roots: LogMoments, dropout: Dropout) -> Tensor:
     """Whether a class root dies by its own masks, in a way that is not followed: (N,)."""
     if roots.shares is None or roots.rest is None:
         return torch.zeros_like(roots.alive[0], dtype=torch.bool)
-    atoms_of = shared_mask_atoms if masks == "unit" else own_mask_atoms
-    return atoms_of(roots.shares, roots.rest, torch.ones_like(roots.rest), dropout).lost.any(0)
+    atoms_of = shared_mask_atoms if dropout.shared else own_mask_atoms
+    return atoms_of(roots.shares, roots.rest, torch.ones_like(roots.rest), dropout.rate).lost.any(0)
 
 
 def _summarise(share: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:

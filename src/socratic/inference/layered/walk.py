@@ -63,3 +63,14 @@ def _take(state: State, span: Span) -> State:
         for name, part in zip(state._fields, state, strict=True)
     }
     return state._replace(**parts)
+
+
+def values_per_row(circuit: Circuit) -> int:
+    """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
+    leaves = sum(group.entries_per_row for group in circuit.leaves.leaf_groups())
+    nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
+    widest = 0
+    for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
+        nodes += layer.n_folds * layer.n_nodes
+        widest = max(widest, layer.n_folds * layer.n_children)
+    return leaves + 3 * nodes + widest

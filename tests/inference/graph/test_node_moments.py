@@ -79,5 +79,5 @@ def test_only_graphs_have_nodes() -> None:
     x = np.zeros((1, graph.n_features))
     with pytest.raises(ValueError, match=r"circuit must be a Circuit or Graph; got a \w+: wrap it, Graph\(node\)"):
         socratic.node_moments(graph.roots[0], x)
-    with pytest.raises(ValueError, match=r"takes a Graph; of a Circuit pass circuit.to_graph\(\)"):
+    with pytest.raises(ValueError, match=r"not nodes to be told apart; pass circuit.to_graph\(\)"):
         socratic.node_moments(socratic.rat_spn(4, 2, depth=1, n_repetitions=1), x)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.masks import MaskAtoms
-from socratic.inference.log_moments.sums import (
+from socratic.inference.layered.log_moments.masks import MaskAtoms
+from socratic.inference.layered.log_moments.sums import (
     Moved,
     add_moved,
     atom_moments,
@@ -16,7 +16,7 @@ from socratic.inference.log_moments.sums import (
     pair_shares,
     single_shares,
 )
-from tests.inference.log_moments.draws import normal, weights_of
+from tests.inference.layered.log_moments.draws import normal, weights_of
 
 N_DRAWS = 100_000
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from socratic.inference.log_moments.masks import MaskAtoms
+from socratic.inference.layered.log_moments.masks import MaskAtoms
 from socratic.numerics import finite_or_zero
 
 DEEP_FALL = 40.0

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.log_moments.masks import own_mask_atoms, shared_mask_atoms, top_shares
-from socratic.inference.log_moments.sums import (
+from socratic.inference.dropout import Dropout
+from socratic.inference.layered.log_moments.masks import own_mask_atoms, shared_mask_atoms, top_shares
+from socratic.inference.layered.log_moments.sums import (
     Moved,
     add_moved,
     by_atoms,
@@ -21,7 +22,6 @@ from socratic.inference.log_moments.sums import (
     positive,
     single_shares,
 )
-from socratic.inference.results import MaskKind
 from socratic.numerics import finite_or_zero, scale_dtype
 
 _BLOCK_BYTES = {"cpu": 32 * 2**20}
@@ -80,14 +80,14 @@ def log_covariance(relative: Tensor) -> Tensor:
 class LogMomentAlgebra:
     """Passes log-moments through layers; the class roots are kept apart for every repetition."""
 
-    def __init__(self, dropout: float, masks: MaskKind, root_dropout: bool) -> None:
-        self.dropout, self.masks, self.root_dropout = dropout, masks, root_dropout
+    def __init__(self, dropout: Dropout) -> None:
+        self.dropout = dropout
 
     def layer(
         self, layer: SumProductLayer, weights: Tensor, left: LogMoments, right: LogMoments | None, *, root: bool
     ) -> LogMoments:
         """Log-moments of the sums of one layer, block by block so that intermediates stay small."""
-        masked = self.dropout > 0.0 and (self.root_dropout or not root)
+        masked = self.dropout.of_sums(root=root) is not None
         n_folds, n_rows, width = left.log_mean.shape
         widest = width if right is None else max(width, right.log_mean.shape[-1])
         numbers = 12 * weights.shape[1] * widest + 2 * weights.shape[2]
@@ -122,15 +122,15 @@ class LogMomentAlgebra:
             curvature = torch.maximum(curvature, moved.curvature.detach().mean(-1))
         log_mean, shift = _rescale(log_mean.masked_fill(sums <= 0, -math.inf))
         n_masked = sum(side.shares is not None for side in sides)
-        log_scale = log_scale + shift + n_masked * math.log1p(-self.dropout)
+        log_scale = log_scale + shift + n_masked * self.dropout.log_kept
         alive = left.alive if right is None else left.alive * right.alive
         if not masked:
             return LogMoments(log_mean, log_scale, covariance, None, None, alive, curvature)
         top, rest = top_shares(weights, values, sums)
         n_masks = _n_alive(sides, all_pairs=layer.all_pairs).to(alive.dtype)
-        if self.masks == "edge":
+        if not self.dropout.shared:
             n_masks = n_masks * weights.shape[1]
-        alive = alive * (1.0 - self.dropout**n_masks)
+        alive = alive * (1.0 - self.dropout.rate**n_masks)
         return LogMoments(log_mean, log_scale, covariance, top, rest, alive, curvature)
 
     def _moves(self, state: LogMoments, rho: Tensor) -> list[Moved]:
@@ -138,9 +138,9 @@ class LogMomentAlgebra:
         parts, residual = [], None
         if state.shares is not None and state.rest is not None:
             relevance = rho.detach().square().mean(2)  # (F, N, A)
-            atoms_of = shared_mask_atoms if self.masks == "unit" else own_mask_atoms
-            atoms = atoms_of(state.shares, state.rest, relevance, self.dropout)
-            relative = atoms.log_factor - math.log1p(-self.dropout)  # the mean factor is q
+            atoms_of = shared_mask_atoms if self.dropout.shared else own_mask_atoms
+            atoms = atoms_of(state.shares, state.rest, relevance, self.dropout.rate)
+            relative = atoms.log_factor - self.dropout.log_kept  # the mean factor is q
             parts.append(by_atoms(rho, atoms._replace(log_factor=relative)))
             residual = atoms.residual
         spread = by_expansion(rho, state.covariance, residual)

@@ -1,0 +1,184 @@
+"""The engine: what a query needs from a circuit, whatever kind of circuit it is.
+
+Every query is written once, over this interface, and every kind of circuit implements it once
+(:mod:`socratic.inference.layered`, :mod:`socratic.inference.graph`). Queries check arguments, cut rows into chunks and
+make results; engines evaluate chunks of checked rows (N, V). What is random is an argument (:class:`Dropout`, and the
+uncertainty of leaves), what a kind of circuit cannot do is a reason in words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
+from socratic.circuit.leaf_set import LeafValue
+from socratic.inference.dropout import Dropout
+from socratic.inference.passes import Shape
+from socratic.inference.posterior import Posterior
+from socratic.inference.results import CovarianceKind, Method
+
+Kind = Literal["marginal", "max", "bound"]
+"""What goes up: missing values integrated out; the best tree with missing values at their leaves' modes; or, as
+a bound of every completion, all trees with missing values at their leaves' modes."""
+
+Select = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Chooses one of K terms, given as logarithms (M, K), for each of M sums: (M,).
+
+It is also given the draw (M,) that each choice belongs to and its place (M,) in the circuit, a number above 0 that no
+other choice of that draw has.
+"""
+
+
+class Evaluation(Protocol):
+    """A circuit evaluated on some rows, with the values of all nodes kept for the way down.
+
+    Sampling and most probable rows select one child of every sum they meet; expectations split their share among all
+    children. Either way ends at leaves, which give the values of the missing variables.
+    """
+
+    log_roots: Tensor
+    """Values (N, C) of the class roots, as logarithms."""
+
+    def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
+        """Walk down from chosen classes and fill in what is missing.
+
+        Parameters
+        ----------
+        row, classes : Tensor (D,)
+            Number of the row, and the class to start from; its root must not be dead in that row.
+        select : callable
+            Which child a sum passes on to.
+        value : callable
+            What a leaf fills in.
+
+        Returns
+        -------
+        Tensor (D, V)
+        """
+
+    def leaf_shares(self, class_shares: Tensor) -> Tensor:
+        """Split each row's ``class_shares`` (N, C) from the roots down: the probability of each leaf to be used."""
+
+    def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (N, V) of all variables under leaves with these shares."""
+
+    def table(self, shares: Tensor, variable: int) -> Tensor:
+        """Probabilities (N, Y) of the values of a discrete variable under leaves with these shares."""
+
+
+class MaskedEvaluation(Protocol):
+    """A circuit on some rows, to be evaluated under one draw of masks after the other."""
+
+    mask_shapes: Sequence[Shape]
+    """Shapes of the masks of one draw, booleans that are true for what is dropped."""
+    leaf_mask_shapes: Sequence[Shape]
+    """Shapes of the masks of single leaves."""
+
+    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
+        """Log-likelihoods (N, C) under these masks; minus infinity where a class lost everything."""
+
+
+class MomentsOfRows(NamedTuple):
+    """Moments of M nodes, such as the class roots, over what is random, in some rows."""
+
+    log_mean: Tensor  # (N, M)
+    relative: Tensor  # covariances (N, M, M) divided by both means; or variances (N, M), where those are all
+    upper: Tensor | None = None  # (N, M), of bounds: variances are between ``relative`` and this
+
+
+class MomentPlan(Protocol):
+    """A way to compute moments, chosen once and evaluated on chunks of rows."""
+
+    method: Method
+    reason: str
+    entries_per_row: int
+    """Numbers that an evaluation holds for each row."""
+    peaks: list[Tensor]
+    """The largest relative variances that evaluations met: whether any was cut off."""
+
+    def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
+        """The moments, given the relative variances or covariances (N, *leaf_shape, ...) of uncertain leaves."""
+
+
+class LogMomentPosterior(NamedTuple):
+    """The class posterior, and how far from linear each row's layers are."""
+
+    posterior: Posterior
+    curvature: Tensor  # (N,), in nats: where it is large, expansions fail; infinite where a sum is lost
+
+
+class LogMomentPlan(Protocol):
+    """Log-moment propagation, evaluated on chunks of rows."""
+
+    entries_per_row: int
+    """Numbers that an evaluation holds for each row."""
+
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
+        """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`."""
+
+
+class Engine(ABC):
+    """Evaluates one circuit. Made for one query: it holds the weights that the circuit has at that moment."""
+
+    kind: ClassVar[str]
+    """The kind of circuit, in a word."""
+    no_leaf_covariance: ClassVar[str | None] = None
+    """Why leaves have no covariances; None if they have."""
+    no_node_moments: ClassVar[str | None] = None
+    """Why there is no :meth:`node_moments`; None if there is."""
+    no_log_moments: ClassVar[str | None] = None
+    """Why there is no :meth:`log_moments`; None if there is."""
+    leaf_axes: ClassVar[str]
+    """What the axes of ``leaf_shape`` are, in words."""
+
+    circuit: Circuit | Graph
+    leaf_shape: tuple[int, ...]
+    """Shape of a quantity that every leaf has one of."""
+    entries_per_row: int
+    """Numbers that :meth:`log_likelihood` or :meth:`masked` hold for each row."""
+    entries_per_evaluated_row: int
+    """Numbers that an :class:`Evaluation` holds for each row."""
+    entries_per_draw: int
+    """Numbers that :meth:`Evaluation.complete` holds for each draw."""
+
+    @abstractmethod
+    def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """Log-likelihoods (N, C) in the type ``dtype``, differentiable in the parameters."""
+
+    @abstractmethod
+    def training_log_likelihood(
+        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
+    ) -> Tensor:
+        """Log-likelihoods (N, C) with masks drawn anew for every row, and leaves marginalised at a rate."""
+
+    @abstractmethod
+    def masked(self, rows: Tensor, dropout: Dropout) -> MaskedEvaluation:
+        """Get ready to be evaluated under masks."""
+
+    @abstractmethod
+    def moments(
+        self, dropout: Dropout, covariance: CovarianceKind, *, uncertain_leaves: bool, budget: int | None
+    ) -> MomentPlan:
+        """How to compute the moments of the class likelihoods."""
+
+    def node_moments(self, dropout: Dropout, budget: int | None) -> MomentPlan:  # noqa: ARG002 - of those that can
+        """How to compute mean and variance of every node, unless there is a reason why not."""
+        raise ValueError(f"node_moments is not possible here: {self.no_node_moments}")
+
+    def log_moments(self, dropout: Dropout) -> LogMomentPlan:  # noqa: ARG002 - of those that can
+        """How to propagate moments of logarithms, unless there is a reason why not."""
+        raise ValueError(f"method='log-moments' is not possible here: {self.no_log_moments}")
+
+    @abstractmethod
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Evaluation:
+        """Carry the values of all nodes up and keep them."""
+
+    @abstractmethod
+    def is_deterministic(self) -> bool:
+        """Whether it is certain that no complete row gives a positive value to two children of one sum."""

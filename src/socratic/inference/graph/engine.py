@@ -1,0 +1,94 @@
+"""The engine of graphs: every query goes through their blocks, bottom up and top down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.graph import Graph
+from socratic.inference.dropout import Dropout
+from socratic.inference.engine import Engine, Kind
+from socratic.inference.graph.descent import GraphEvaluation
+from socratic.inference.graph.determinism import is_deterministic
+from socratic.inference.graph.evaluation import class_values, evaluate, values_per_row
+from socratic.inference.graph.masks import masks_of
+from socratic.inference.graph.moments import GraphMoments
+from socratic.inference.passes import Shape
+from socratic.inference.results import CovarianceKind
+from socratic.numerics import draw_dropped
+
+
+class GraphEngine(Engine):
+    """Queries of a :class:`~socratic.Graph`."""
+
+    kind = "graph"
+    no_leaf_covariance = "the leaves of a Graph have no regions to be correlated in; give leaf_variance"
+    no_log_moments = "a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"
+    leaf_axes = "leaves in the order of graph.nodes"
+
+    def __init__(self, graph: Graph) -> None:
+        self.circuit: Graph = graph
+        self.log_weights = graph.log_weights()
+        self.leaf_shape = (graph.n_leaves,)
+        self.entries_per_row = values_per_row(graph)
+        self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
+        self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
+
+    def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """Log-likelihoods (N, C)."""
+        values = evaluate(self.circuit, self.circuit.leaves.log_density(rows), self.log_weights)
+        return class_values(self.circuit, values, dtype)
+
+    def training_log_likelihood(
+        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
+    ) -> Tensor:
+        """Log-likelihoods (N, C) with masks of their own for each row."""
+        log_weights, leaves = self.log_weights, self.circuit.leaves.log_density(rows)
+        if leaf_dropout > 0.0:
+            leaves = leaves.masked_fill(draw_dropped(leaves.shape, leaf_dropout, generator), 0.0)
+        if dropout.rate > 0.0:
+            masks = masks_of(self.circuit, dropout.masks, dropout.root)
+            dropped = draw_dropped((masks.n_masks, len(rows)), dropout.rate, generator)
+            log_weights = masks.drop(log_weights.unsqueeze(-1), dropped)
+        return class_values(self.circuit, evaluate(self.circuit, leaves, log_weights), rows.dtype)
+
+    def masked(self, rows: Tensor, dropout: Dropout) -> GraphMaskedEvaluation:
+        """Get ready to be evaluated under masks."""
+        return GraphMaskedEvaluation(self.circuit, self.log_weights, rows, dropout)
+
+    def moments(
+        self, dropout: Dropout, covariance: CovarianceKind, *, uncertain_leaves: bool, budget: int | None
+    ) -> GraphMoments:
+        """Moments of the class likelihoods, exact as far as the budget goes."""
+        return GraphMoments(self.circuit, dropout, covariance, uncertain_leaves=uncertain_leaves, budget=budget)
+
+    def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
+        """Moments of every node, likewise."""
+        return GraphMoments(self.circuit, dropout, budget=budget, every_node=True)
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> GraphEvaluation:
+        """Carry the values of all nodes up and keep them."""
+        return GraphEvaluation(self.circuit, self.log_weights, rows, kind)
+
+    def is_deterministic(self) -> bool:
+        """Whether the children of every sum are certain to be positive on different rows."""
+        return is_deterministic(self.circuit)
+
+
+class GraphMaskedEvaluation:
+    """A graph under masks; see :class:`~socratic.inference.engine.MaskedEvaluation`."""
+
+    def __init__(self, graph: Graph, log_weights: Tensor, rows: Tensor, dropout: Dropout) -> None:
+        self.graph, self.log_weights, self.dtype = graph, log_weights, rows.dtype
+        self.masks = masks_of(graph, dropout.masks, dropout.root)
+        self.leaves = graph.leaves.log_density(rows)
+        self.mask_shapes: Sequence[Shape] = [(self.masks.n_masks,)]
+        self.leaf_mask_shapes: Sequence[Shape] = [(graph.n_leaves, 1)]
+
+    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
+        """Log-likelihoods (N, C) under these masks."""
+        leaves = self.leaves if dropped_leaves is None else self.leaves.masked_fill(dropped_leaves[0], 0.0)
+        log_weights = self.masks.drop(self.log_weights, dropped[0])
+        return class_values(self.graph, evaluate(self.graph, leaves, log_weights), self.dtype)

@@ -1,0 +1,126 @@
+"""The engine of layered circuits: every query is a walk through the layers with an algebra of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit, Weights
+from socratic.inference.dropout import Dropout
+from socratic.inference.engine import Engine, Kind
+from socratic.inference.layered.algebra import LogAlgebra
+from socratic.inference.layered.descent import LayeredEvaluation
+from socratic.inference.layered.log_moments import LayeredLogMoments
+from socratic.inference.layered.moments import LayeredMoments
+from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
+from socratic.inference.layered.values import LogValues
+from socratic.inference.layered.walk import values_per_row, walk
+from socratic.inference.passes import Shape
+from socratic.inference.results import CovarianceKind
+
+
+class LayeredEngine(Engine):
+    """Queries of a :class:`~socratic.Circuit`."""
+
+    kind = "circuit"
+    no_node_moments = "a Circuit has layers, not nodes to be told apart; pass circuit.to_graph()"
+    leaf_axes = "leaf regions, leaves"
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit: Circuit = circuit
+        self.weights = circuit.weights()
+        leaves = circuit.leaves
+        self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
+        self.entries_per_row = values_per_row(circuit)
+        self.entries_per_evaluated_row = 2 * self.entries_per_row
+        regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
+        self.entries_per_draw = 4 * regions + 8 * circuit.n_features
+
+    def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """Log-likelihoods (N, C)."""
+        leaves = LogValues.rescale(self.circuit.leaves.log_density(rows))
+        return walk(self.circuit, leaves, self.weights, LogAlgebra()).of_classes(dtype)
+
+    def training_log_likelihood(
+        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
+    ) -> Tensor:
+        """Log-likelihoods (N, C) with one mask for each row and child, shared by the sums of a region."""
+        leaves = self.circuit.leaves
+        if leaf_dropout > 0.0:
+            density = leaves.log_density_with_dropout(rows, leaf_dropout, generator)
+        else:
+            density = leaves.log_density(rows)
+        kept = partial(log_sums_of_kept, rate=dropout.rate, generator=generator)
+        step, root_step = (log_sums if dropout.of_sums(root=root) is None else kept for root in (False, True))
+        algebra = LogAlgebra(step, root_step)
+        return walk(self.circuit, LogValues.rescale(density), self.weights, algebra).of_classes(rows.dtype)
+
+    def masked(self, rows: Tensor, dropout: Dropout) -> LayeredMaskedEvaluation:
+        """Get ready to be evaluated under masks."""
+        return LayeredMaskedEvaluation(self.circuit, self.weights, rows, dropout)
+
+    def moments(
+        self,
+        dropout: Dropout,
+        covariance: CovarianceKind,
+        *,
+        uncertain_leaves: bool,  # noqa: ARG002 - makes no difference to layers
+        budget: int | None,
+    ) -> LayeredMoments:
+        """Moments of the class likelihoods, always exact unless ``covariance`` asks for bounds."""
+        if budget is not None:
+            raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
+        return LayeredMoments(self.circuit, self.weights, dropout, covariance)
+
+    def log_moments(self, dropout: Dropout) -> LayeredLogMoments:
+        """Log-moment propagation."""
+        return LayeredLogMoments(self.circuit, self.weights, dropout)
+
+    def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> LayeredEvaluation:
+        """Carry the values of all nodes up and keep them."""
+        return LayeredEvaluation(self.circuit, self.weights, rows, kind)
+
+    def is_deterministic(self) -> bool:
+        """Whether every sum has a single child of positive weight.
+
+        The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
+        """
+        roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
+        return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])
+
+
+class LayeredMaskedEvaluation:
+    """A layered circuit under masks; see :class:`~socratic.inference.engine.MaskedEvaluation`."""
+
+    def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, dropout: Dropout) -> None:
+        self.circuit, self.weights, self.rows = circuit, weights, rows
+        self.leaves = LogValues.rescale(circuit.leaves.log_density(rows))
+        masked = [*weights.layers, *(weights.roots if dropout.root else [])]
+        self.mask_shapes: Sequence[Shape] = [
+            (len(layer), 1 if dropout.shared else layer.shape[1], layer.shape[2]) for layer in masked
+        ]
+        self.leaf_mask_shapes: Sequence[Shape] = [
+            (group.n_slots, circuit.leaves.n_nodes) for group in circuit.leaves.leaf_groups()
+        ]
+
+    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
+        """Log-likelihoods (N, C) under these masks."""
+        leaves = self.leaves
+        if dropped_leaves is not None:
+            keep = [(~part).to(self.rows.dtype) for part in dropped_leaves]
+            leaves = LogValues.rescale(self.circuit.leaves.log_density(self.rows, keep))
+        layers, roots = self.weights
+        n_layers = len(layers)
+        layers = _without(layers, dropped[:n_layers])
+        if len(dropped) > n_layers:
+            roots = _without(roots, dropped[n_layers:])
+        algebra = LogAlgebra(log_sums_with_zeros)
+        return walk(self.circuit, leaves, Weights(layers, roots), algebra).of_classes(self.rows.dtype)
+
+
+def _without(weights: Sequence[Tensor], dropped: Sequence[Tensor]) -> list[Tensor]:
+    """Weights of 0 for the children that are dropped."""
+    return [layer.masked_fill(mask, 0.0) for layer, mask in zip(weights, dropped, strict=True)]

@@ -1,0 +1,155 @@
+"""Tractable dropout inference on layers: mean and covariance of the class likelihoods over dropout masks.
+
+Relative moments are propagated: the log of the mean and, between nodes of one region, the covariance divided by both
+means. Every term is non-negative, so nothing cancels, and likelihoods of any size neither underflow nor overflow
+(layers in which a sum is tiny beside its region's best are computed in float64). With p the dropout rate, q = 1 - p
+and responsibilities r of a sum's children:
+
+    product:  1 + R = (1 + R_left) (1 + R_right)
+    sum:      R_ab = sum_ij r_ai r_bj R_ij + mask
+    mask:     edge  [a = b] (p / q) sum_i r_ai^2 (1 + R_ii)
+              unit          (p / q) sum_i r_ai r_bi (1 + R_ii)
+
+For one mask per edge these are the equations of the TDI paper (sections 3.2.1 to 3.2.3), including the
+covariance of sums and products in RAT structures.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.layers import SumProductLayer
+from socratic.inference.dropout import Dropout
+from socratic.inference.engine import MomentsOfRows
+from socratic.inference.layered.covariance import (
+    Children,
+    as_matrix,
+    join_covariances,
+    join_variances,
+    multiply,
+    sum_covariance,
+    sum_variance,
+    variances,
+)
+from socratic.inference.layered.sum_product import sum_products
+from socratic.inference.layered.values import LogValues, Products, sum_repetitions
+from socratic.inference.layered.walk import values_per_row, walk
+from socratic.inference.results import CovarianceKind, Method
+from socratic.numerics import finite_or_zero, log_or_dead
+
+EXACT_REASON = "nodes share randomness only within their region"
+"""Why the moments of a layered circuit are exact."""
+
+
+class MomentState(NamedTuple):
+    """Log-means of a layer's nodes, as in :class:`LogValues`, and their relative covariance.
+
+    ``covariance`` is None where it is zero, variances (F, S, N) where the nodes are uncorrelated, and a
+    matrix for each row (F, N, S, S) otherwise. Without exact covariances only variances are kept.
+    """
+
+    log_value: Tensor  # (F, S, N)
+    log_scale: Tensor  # (F, 1, N)
+    covariance: Tensor | None
+
+    @property
+    def mean(self) -> LogValues:
+        """The log-means alone."""
+        return LogValues(self.log_value, self.log_scale)
+
+
+class MomentAlgebra:
+    """Passes moments through layers: all covariances ("exact"), or variances with a rule for the rest."""
+
+    def __init__(self, dropout: Dropout, covariance: CovarianceKind) -> None:
+        self.dropout, self.covariance = dropout, covariance
+        self.peaks: list[Tensor] = []
+
+    def layer(
+        self,
+        layer: SumProductLayer,
+        weights: Tensor,
+        left: MomentState,
+        right: MomentState | None,
+        *,
+        root: bool,
+    ) -> MomentState:
+        """Moments of the sums of one layer."""
+        masks = self.dropout.of_sums(root=root)
+        odds, log_kept = (0.0, 0.0) if masks is None else (masks.odds, masks.log_kept)
+        products = Products.of(layer, left.mean, None if right is None else right.mean)
+        a, b = products.exp()
+        if b is None and right is not None:
+            children = Children(a, None, multiply(left.covariance, right.covariance, left.log_value), None)
+        else:
+            children = Children(a, b, left.covariance, None if right is None else right.covariance)
+        sums = sum_products(weights, a, b)
+        if self.covariance == "exact":
+            covariance = sum_covariance(weights, children, sums, odds, shared_masks=self.dropout.shared)
+        else:
+            covariance = sum_variance(weights, children, sums, odds, correlated=self.covariance == "upper")
+        if covariance is not None and covariance.numel():
+            self.peaks.append(variances(covariance, sums).detach().amax())
+        mean = LogValues.rescale(log_or_dead(sums), products.log_scale + log_kept)
+        return MomentState(*mean, covariance)
+
+    def join(self, branches: list[MomentState]) -> MomentState:
+        """Moments of the class roots: repetitions have no mask in common, so their covariances add up."""
+        mean = sum_repetitions([branch.mean for branch in branches])
+        covariances = [branch.covariance for branch in branches]
+        if all(covariance is None for covariance in covariances):
+            return MomentState(*mean, None)
+        parts = [
+            branch.log_value + (branch.log_scale - mean.log_scale).to(branch.log_value.dtype) for branch in branches
+        ]
+        # A class that is dead has no share in anything; its relative moments are 0 by convention.
+        shares = torch.exp(torch.cat(parts) - finite_or_zero(mean.log_value))  # (R, C, N)
+        join = join_covariances if self.covariance == "exact" else join_variances
+        return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
+
+
+class LayeredMoments:
+    """Moments of the class roots; see :class:`~socratic.inference.engine.MomentPlan`."""
+
+    def __init__(self, circuit: Circuit, weights: Weights, dropout: Dropout, covariance: CovarianceKind) -> None:
+        self.circuit, self.weights, self.covariance = circuit, weights, covariance
+        self.algebra = MomentAlgebra(dropout, covariance)
+        self.peaks = self.algebra.peaks
+        self.method: Method = "layered" if covariance == "exact" else covariance
+        self.reason = EXACT_REASON if covariance == "exact" else f"{covariance=} was asked for"
+        self.entries_per_row = values_per_row(circuit) + _covariances_per_row(circuit, covariance)
+
+    def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
+        """The moments, given those of uncertain leaves: (N, L, I) or (N, L, I, I)."""
+        mean = LogValues.rescale(self.circuit.leaves.log_density(rows))
+        prior = leaf_covariance(leaves, matrix=self.covariance == "exact")
+        roots = walk(self.circuit, MomentState(*mean, prior), self.weights, self.algebra)
+        if self.covariance == "exact":
+            relative = as_matrix(roots.covariance, roots.log_value)[0]
+        else:
+            relative = variances(roots.covariance, roots.log_value)[0].t()
+        return MomentsOfRows(roots.mean.of_classes(rows.dtype), relative)
+
+
+def leaf_covariance(leaves: Tensor | None, *, matrix: bool) -> Tensor | None:
+    """Relative variances (N, L, I) or covariances (N, L, I, I) of leaves as the layers have them.
+
+    Covariances are matrices (L, N, I, I) if those are wanted; otherwise variances (L, I, N) are left of them.
+    """
+    if leaves is None:
+        return None
+    if leaves.ndim == 4 and matrix:
+        return leaves.transpose(0, 1)
+    relative = leaves if leaves.ndim == 3 else leaves.diagonal(dim1=-2, dim2=-1)
+    return relative.permute(1, 2, 0)
+
+
+def _covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
+    """Numbers held for the covariances of one row, with their scaled copies."""
+    power = 2 if covariance == "exact" else 1
+    layers = [*circuit.inner_layers(), *circuit.root_branches()]
+    return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)

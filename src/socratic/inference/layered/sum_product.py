@@ -1,0 +1,95 @@
+"""The sum-product step: where the weights of a layer meet the values of its products.
+
+Every query of a layered circuit that carries values up takes this step, once a layer: likelihoods
+(:func:`log_sums`), sampled masks and evaluations that are followed down again (:func:`log_sums_with_zeros`),
+training (:func:`log_sums_of_kept`), most probable rows (:func:`log_maxima`) and moments (:func:`sum_products`). It is
+nearly all of their time, and the one place for a fused kernel: nothing else multiplies weights with products of
+values. A kernel takes the place of the body of a function here, for the devices and types it knows, and has to keep
+that function's contract, gradients included:
+
+- weights (F, S, K) are at least 0, and those of a sum add up to at most 1; the best product of a row is about 1, and
+  products of all pairs, K = A B, are given by the nodes of both sides;
+- the result (F, S, N) is relative to ``products.log_scale``; a sum whose terms are all 0 is minus infinity, and
+  passes no gradient on.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from socratic.inference.layered.values import Products
+from socratic.numerics import (
+    Scratch,
+    draw_dropped,
+    exp_shifted,
+    log_or_dead,
+    logsumexp_or_dead,
+    map_tiles,
+    pair_products,
+    pair_sums,
+)
+
+_RESCUE_ENTRIES = 2**22
+
+
+def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
+    """Weighted sums of values (F, K, N), or of all products of pairs (F, A, N) and (F, B, N): (F, S, N)."""
+    if b is None:
+        return torch.bmm(weights, a)
+
+    def compute(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
+        left, right = a[folds, :, rows], b[folds, :, rows]
+        out = scratch.out("products", (len(left), weights.shape[2], left.shape[2]), left)
+        return torch.bmm(weights[folds], pair_products(left, right, out))
+
+    return map_tiles(compute, len(a), a.shape[2], weights.shape[2] * a.element_size(), a.device, row_axis=2)
+
+
+def log_sums(weights: Tensor, products: Products) -> Tensor:
+    """Logarithms of the weighted sums of products: (F, S, N)."""
+    return log_or_dead(sum_products(weights, *products.exp()))
+
+
+def log_sums_with_zeros(weights: Tensor, products: Products) -> Tensor:
+    """The same where weights may be 0, as those of dropped children are.
+
+    Products are exponentiated relative to the best one. When its weight is 0, what is left can underflow although
+    the sum is positive: such sums are computed again, relative to their own best term.
+    """
+    sums = sum_products(weights, *products.exp())
+    lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
+    if not bool(lost.any()):
+        return torch.log(sums)
+    log_weights = log_or_dead(weights)
+    found = log_or_dead(sums).clone()
+    for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
+        fold, node, row = part.unbind(-1)
+        terms = products.log_terms(log_weights, fold, node, row)  # (M, K)
+        found[fold, node, row] = logsumexp_or_dead(terms, dim=1).squeeze(1)
+    return found
+
+
+def log_sums_of_kept(weights: Tensor, products: Products, rate: float, generator: torch.Generator) -> Tensor:
+    """The same over the products that are kept: each is dropped from all sums of its region and row together."""
+    log_products = products.left if products.right is None else pair_sums(products.left, products.right)
+    dropped = draw_dropped(log_products.shape, rate, generator)
+    # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
+    kept, shift = exp_shifted(log_products.masked_fill(dropped, -torch.inf))
+    return log_or_dead(torch.bmm(weights, kept)) + shift
+
+
+def log_maxima(weights: Tensor, products: Products) -> Tensor:
+    """Logarithm of the largest weighted product of each sum: (F, S, N)."""
+    log_weights = log_or_dead(weights).unsqueeze(-1)  # (F, S, K, 1)
+
+    def compute(folds: slice, rows: slice, _scratch: Scratch) -> Tensor:
+        terms = products.left[folds, :, rows]
+        if products.right is not None:
+            terms = pair_sums(terms, products.right[folds, :, rows])
+        best = [(log_weights[folds, node] + terms).amax(1) for node in range(weights.shape[1])]
+        return torch.stack(best, dim=1)
+
+    n_folds, _, n_rows = products.left.shape
+    entry_bytes = 2 * weights.shape[2] * weights.element_size()
+    return map_tiles(compute, n_folds, n_rows, entry_bytes, weights.device, row_axis=2)
