@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning": {*CORE},
     "tables": {*CORE},
     "estimators": {*CORE, "images", "uncertainty", "learning", "tables"},
+    "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators"},
     # "": the package itself, for its version.
-    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "pages"},
+    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "scoring", "pages"},
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")

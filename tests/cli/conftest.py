@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("typer")
-pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
 
 HEADER = ["age", "income", "colour", "member", "outcome"]

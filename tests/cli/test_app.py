@@ -65,21 +65,21 @@ def test_real_program_on_a_mistake() -> None:
 
 
 def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    from socratic.cli.scoring import Scorer
+    from socratic.scoring import Scorer
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Scorer, "score", interrupt)
+    monkeypatch.setattr(Scorer, "answers", interrupt)
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert assert_one_line(done, code=130) == "socratic: interrupted\n"
     assert not list(tmp_path.iterdir())
 
 
 def test_bugs_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    from socratic.cli.scoring import Scorer
+    from socratic.scoring import Scorer
 
-    monkeypatch.setattr(Scorer, "score", lambda *_: 1 / 0)
+    monkeypatch.setattr(Scorer, "answers", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())

@@ -34,8 +34,8 @@ def test_measures(run: Run, folder: Path) -> None:
     assert float(found["accuracy"]) == pytest.approx(right.mean(), abs=1e-4)
     assert float(found["log-loss"]) == pytest.approx(-np.log(shares[np.arange(60), codes]).mean(), abs=1e-4)
     assert float(found["calibration error (ECE)"]) == pytest.approx(expected_calibration_error(shares, codes), abs=1e-4)
-    assert float(found["rejected"]) == pytest.approx(rejected.mean(), abs=1e-4)
-    assert float(found["accuracy on accepted rows"]) == pytest.approx(right[~rejected].mean(), abs=1e-4)
+    assert float(found["refused"]) == pytest.approx(rejected.mean(), abs=1e-4)
+    assert float(found["accuracy on answered rows"]) == pytest.approx(right[~rejected].mean(), abs=1e-4)
     assert {"Brier score", "area under risk-coverage, by p-value"} <= found.keys()
 
 

@@ -181,17 +181,17 @@ class Hidden:
 
 sys.meta_path.insert(0, Hidden())
 """
-TABLES = 'needs {}; install it with: pip install "socratic[tables]"'
+TABLES = 'reading tables needs pyarrow; install it with: pip install "socratic[tables]"'
 EXTRAS = ("PIL", "cirkit", "graphviz", "matplotlib", "pandas", "polars", "pyarrow", "spflow", "yaml")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "train.csv", *FIT, "-o", "{out}/m"], TABLES.format("pandas")),
-        (["predict", "model", "test.csv", "-o", "{out}/o.csv"], "needs pandas"),
+        (["fit", "train.csv", *FIT, "-o", "{out}/m"], TABLES),
+        (["predict", "model", "test.csv", "-o", "{out}/o.csv"], TABLES),
         (["predict", "model", "test.csv", "-o", "{out}/o.parquet"], "needs pyarrow"),
-        (["evaluate", "model", "test.csv", "--target", "outcome"], "needs pandas"),
+        (["evaluate", "model", "test.csv", "--target", "outcome"], TABLES),
         (["evaluate", "model", "test.csv", "--target", "outcome", "--plots", "{out}/p"], "needs matplotlib"),
         (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic[plots]"'),
         (["info", "model"], None),

@@ -113,10 +113,10 @@ def test_parquet_trains_the_same(run: Run, folder: Path, tmp_path: Path) -> None
     [
         (
             datetime.date(2020, 1, 1),
-            r"holds date32\[day\], which no leaf can hold; convert it to numbers or text, or --drop",
+            r"holds date32\[day\], which no leaf can hold; convert it to numbers or text, or leave",
         ),
         (datetime.timedelta(1), r"holds duration\[us\]"),
-        (Decimal("1.5"), r"holds decimal128\(2, 1\), which no leaf can hold; convert it to floats, or --drop it"),
+        (Decimal("1.5"), r"holds decimal128\(2, 1\), which no leaf can hold; convert it to floats, or leave it out"),
     ],
 )
 def test_columns_that_no_leaf_can_hold(run: Run, tmp_path: Path, value: object, message: str) -> None:
@@ -129,7 +129,7 @@ def test_columns_that_no_leaf_can_hold(run: Run, tmp_path: Path, value: object, 
     assert re.search(f"column 'odd' {message}", line)
 
 
-def test_pandas_is_not_confused_by_names(run: Run, tmp_path: Path) -> None:
+def test_names_of_any_kind(run: Run, tmp_path: Path) -> None:
     rows = [[*row[:2], *row] for row in table(40, 3)]
     header = ["[bold]", "ünïcode, name", *HEADER]
     data = write_csv(tmp_path / "train.csv", rows, header)

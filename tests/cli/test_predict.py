@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socratic.cli.predict import ADDED
 from socratic.estimators import load_classifier
+from socratic.scoring import ANSWER_COLUMNS
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 
 
@@ -27,16 +27,16 @@ def test_agrees_with_the_library(run: Run, folder: Path, tmp_path: Path) -> None
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     header, rows = read_csv(tmp_path / "out.csv")
-    assert header == [*HEADER, *ADDED]
+    assert header == [*HEADER, *ANSWER_COLUMNS]
     assert [row[:5] for row in rows] == read_csv(folder / "test.csv")[1]
     model, features, doubt = library_says(folder)
     shares = model.predict_proba(features)
     best = shares.argmax(1)
-    label, probability, entropy, spread, p_value, verdict = zip(*(row[5:] for row in rows), strict=True)
+    label, probability, entropy, std, p_value, verdict = zip(*(row[5:] for row in rows), strict=True)
     assert list(label) == model.predict(features).tolist()
-    assert list(verdict) == np.where(model.reject(features), "reject", "accept").tolist()
+    assert list(verdict) == np.where(model.reject(features), "unfamiliar", "familiar").tolist()
     expected = [(probability, shares.max(1)), (entropy, doubt.entropy), (p_value, doubt.p_value)]
-    for found, values in [*expected, (spread, doubt.std[np.arange(len(best)), best])]:
+    for found, values in [*expected, (std, doubt.std[np.arange(len(best)), best])]:
         np.testing.assert_allclose(np.array(found, dtype=float), values, rtol=1e-4, atol=1e-6)
 
 
@@ -47,7 +47,7 @@ def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path)
     write_csv(tmp_path / "mixed.csv", rows, header)
     assert run("predict", folder / "model", tmp_path / "mixed.csv", "-o", tmp_path / "out.csv").code == 0
     found, written = read_csv(tmp_path / "out.csv")
-    assert found == [*header, *ADDED]
+    assert found == [*header, *ANSWER_COLUMNS]
     assert [row[:8] for row in written] == rows
     assert [row[8:] for row in written] == [row[5:] for row in read_csv(tmp_path / "plain.csv")[1]]
 
@@ -57,7 +57,7 @@ def test_pieces_do_not_matter(run: Run, folder: Path, tmp_path: Path, monkeypatc
     rows = [[*row[:4], ["1", "x", ""][i // 20]] for i, row in enumerate(table(60, 1))]
     data = write_csv(tmp_path / "data.csv", rows)
     run("predict", folder / "model", data, "-o", tmp_path / "whole.csv")
-    monkeypatch.setattr("socratic.cli.tabular.CHUNK_ROWS", 20)
+    monkeypatch.setattr("socratic.tables.reading.CHUNK_ROWS", 20)
     for name in ("pieces.csv", "pieces.parquet", "pieces.csv.gz"):
         assert run("predict", folder / "model", data, "-o", tmp_path / name).code == 0
     whole, pieces = read_csv(tmp_path / "whole.csv")[1], read_csv(tmp_path / "pieces.csv")[1]
@@ -79,7 +79,7 @@ def test_parquet(run: Run, folder: Path, tmp_path: Path) -> None:
         done = run("predict", folder / "model", tmp_path / "data.parquet", "-o", tmp_path / name)
         assert (done.code, done.err) == (0, "")
     out = pd.read_parquet(tmp_path / "out.parquet")
-    assert out.columns.tolist() == [*frame.columns, *ADDED]
+    assert out.columns.tolist() == [*frame.columns, *ANSWER_COLUMNS]
     pd.testing.assert_frame_equal(out[frame.columns.tolist()], frame)
     model, features, doubt = library_says(folder)
     assert out["label"].tolist() == model.predict(features).tolist()
@@ -100,7 +100,7 @@ def test_unknown_categories_give_one_warning(
     emptied = [[*row[:2], "" if i % 3 == 0 else row[2], *row[3:]] for i, row in enumerate(rows)]
     write_csv(tmp_path / "changed.csv", changed)
     write_csv(tmp_path / "emptied.csv", emptied)
-    monkeypatch.setattr("socratic.cli.tabular.CHUNK_ROWS", 7)
+    monkeypatch.setattr("socratic.tables.reading.CHUNK_ROWS", 7)
     done = run("predict", folder / "model", tmp_path / "changed.csv", "-o", tmp_path / "a.csv")
     line = assert_one_line(done, code=0)
     assert "taken as missing: 10 in 1 column(s), such as 'mauve' in 'colour'" in line
@@ -135,7 +135,7 @@ def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     assert "has a column 'label' already" in assert_one_line(run("predict", folder / "model", data, "-o", out))
     assert run("predict", folder / "model", data, "-o", out, "--prefix", "my_", "-q").out == ""
-    assert read_csv(out)[0][-6:] == [f"my_{name}" for name in ADDED]
+    assert read_csv(out)[0][-6:] == [f"my_{name}" for name in ANSWER_COLUMNS]
 
 
 def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:

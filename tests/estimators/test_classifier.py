@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from socratic.errors import ModelFileError
 from socratic.estimators import CircuitClassifier, load_classifier
-from socratic.tables.columns import raw_table
+from socratic.tables.raw import raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 8, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 
@@ -73,7 +73,7 @@ def test_leaf_families_can_be_overridden() -> None:
 def test_numbers_can_be_categories() -> None:
     x = np.array([[1.0, 0.2], [2.0, 0.1], [3.5, 0.4], [np.nan, 0.3]] * 10)
     model = CircuitClassifier(**QUICK, leaf={"x0": "categorical"}).fit(x, [0, 1, 1, 0] * 10)
-    encoded = model.table_.encode(raw_table(x[:4]))[:, 0]
+    encoded = model.table_.encode(raw_table(x[:4])).codes[:, 0]
     np.testing.assert_array_equal(encoded, [0.0, 1.0, 2.0, np.nan])
 
 

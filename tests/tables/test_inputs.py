@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from socratic.estimators import CircuitClassifier, CircuitDensity
-from socratic.tables.columns import raw_table
+from socratic.tables.raw import raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 2, "n_repetitions": 1, "random_state": 0, "n_jobs": 1}
 DAYS = [datetime.date(2020, 1, 1 + i) for i in range(20)]

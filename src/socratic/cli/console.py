@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from socratic.cli.tabular import Chunk, Source
+    from socratic.tables.reading import Chunk, Source
 
 
 def output() -> Console:

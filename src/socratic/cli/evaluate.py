@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.table import Table
 
-    from socratic.cli.scoring import Scored, Scorer
-    from socratic.cli.tabular import Source
+    from socratic.scoring import Answers, Scorer
+    from socratic.tables.raw import Coded
+    from socratic.tables.reading import Source
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
     """The rows of a table as a model sees them, with their classes as numbers if they are known."""
 
-    scored: Scored
+    answers: Answers
     classes: np.ndarray | None
     n_dropped: int
 
@@ -30,9 +31,9 @@ class Results:
     def scores(self) -> dict[str, np.ndarray]:
         """Scores (N,), each higher for more unusual rows."""
         return {
-            "p-value": -self.scored.p_value,
-            "entropy": self.scored.entropy,
-            "log-likelihood": -self.scored.log_likelihood,
+            "p-value": -self.answers.p_value,
+            "entropy": self.answers.entropy,
+            "log-likelihood": -self.answers.log_likelihood,
         }
 
 
@@ -53,7 +54,7 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
     """Measure predictions and rejection on rows with known classes, and how well other rows are told apart."""
-    from socratic.cli.tabular import open_source
+    from socratic.tables.reading import open_source
 
     source = open_source(data)
     if target not in source.names:
@@ -64,15 +65,15 @@ def evaluate(
 
         prepare(plots)
     from socratic.cli.console import output, waiting
-    from socratic.cli.scoring import Scorer, load_model
+    from socratic.cli.scoring import check_columns, load_scorer, warn_of_unknown
 
     with waiting("reading the model"):
-        scorer = Scorer(load_model(model, device, jobs))
+        scorer = load_scorer(model, device, jobs)
     for table in [source] if other is None else [source, other]:
-        scorer.check_columns(table)
+        check_columns(scorer, table)
     known = collect(scorer, source, target, drop_missing_target)
     unknown = None if other is None else collect(scorer, other, None, False)
-    scorer.warn_of_unknown()
+    warn_of_unknown(scorer)
     console = output()
     console.print(_measures(known, scorer.model.rejection_rate))
     if unknown is not None:
@@ -89,43 +90,40 @@ def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_tar
     import numpy as np
 
     from socratic.cli.console import watched
-    from socratic.cli.scoring import Scored
-    from socratic.cli.training import text_labels
+    from socratic.cli.training import class_texts
+    from socratic.scoring import Answers
+    from socratic.tables.batches import texts
+    from socratic.tables.raw import Coded
 
-    parts: list[Scored] = []
-    texts: list[np.ndarray] = []
+    parts: list[Answers] = []
+    labels: list[Coded] = []
     for chunk in watched(source, f"reading {source.path.name}"):
-        parts.append(scorer.score(chunk))
+        parts.append(scorer.answers(chunk.batch, chunk.start))
         if target is not None:
-            texts.append(chunk.texts(target))
-    columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Scored)}
+            labels.append(texts(chunk.batch.column(target)))
+    columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Answers)}
     if target is None:
-        return Results(Scored(**columns), None, 0)
-    labels = np.concatenate(texts)
-    kept = np.ones(len(labels), dtype=bool)
-    if drop_missing_target:
-        kept = np.array([text is not None for text in labels.tolist()])
-        if not kept.any():
-            raise UserError(f"{source.path}: the target {target!r} is missing in every row")
-    classes = _class_numbers(scorer, text_labels(labels[kept], source.path, target), source.path, target)
-    return Results(Scored(**{name: values[kept] for name, values in columns.items()}), classes, int((~kept).sum()))
+        return Results(Answers(**columns), None, 0)
+    classes, kept = class_texts(Coded.joined(labels), source.path, target, drop_missing_target)
+    answers = Answers(**{name: values[kept] for name, values in columns.items()})
+    return Results(answers, _class_numbers(scorer, classes, source.path, target), int((~kept).sum()))
 
 
-def _class_numbers(scorer: Scorer, labels: np.ndarray, path: Path, target: str) -> np.ndarray:
-    import numpy as np
-
-    from socratic.cli.values import Categories, shorten
+def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:
+    from socratic.tables.categories import Categories
+    from socratic.tables.cells import shorten
 
     known = scorer.model.classes_.tolist()
-    values, strange = Categories(known).match(labels)
-    if strange:
+    places = Categories(known).find_all(labels.values)
+    strange = labels.map(places < 0, False)
+    if strange.any():
+        example = labels.values[labels.codes[int(strange.argmax())]]
         some = ", ".join(str(label) for label in known[:8]) + (", ..." if len(known) > 8 else "")
         raise UserError(
-            f"{path}: the target {target!r} holds {shorten(strange[0])} ({len(strange)} such rows), which is no class "
-            f"of the model ({some}); leave these rows out, or give them as --ood"
+            f"{path}: the target {target!r} holds {shorten(example)} ({strange.sum()} such rows), which is no class of "
+            f"the model ({some}); leave these rows out, or give them as --ood"
         )
-    number = {label: place for place, label in enumerate(known)}
-    return np.array([number[value] for value in values.tolist()])
+    return labels.map(places, -1)
 
 
 def _measures(known: Results, rate: float) -> Table:
@@ -134,12 +132,12 @@ def _measures(known: Results, rate: float) -> Table:
 
     from socratic.uncertainty.metrics import accuracy, brier_score, expected_calibration_error, risk_coverage
 
-    scored, classes = known.scored, known.classes
+    answers, classes = known.answers, known.classes
     assert classes is not None
-    shares = scored.probabilities
+    shares = answers.probabilities
     own = shares[np.arange(len(classes)), classes]
     correct = shares.argmax(1) == classes
-    accepted = ~scored.rejected
+    answered = ~answers.refused
     table = Table("measure", "value", box=None, pad_edge=False, header_style="bold")
     table.add_row("rows", f"{len(classes):,}" + (f" ({known.n_dropped:,} left out)" if known.n_dropped else ""))
     table.add_row("accuracy", f"{accuracy(shares, classes):.4f}")
@@ -149,8 +147,8 @@ def _measures(known: Results, rate: float) -> Table:
     for name in ("p-value", "entropy"):
         area = risk_coverage(known.scores[name], correct).area
         table.add_row(f"area under risk-coverage, by {name}", f"{area:.4f}")
-    table.add_row("rejected", f"{scored.rejected.mean():.4f} (asked for at most {rate:g} of familiar rows)")
-    table.add_row("accuracy on accepted rows", f"{correct[accepted].mean():.4f}" if accepted.any() else "none accepted")
+    table.add_row("refused", f"{answers.refused.mean():.4f} (asked for at most {rate:g} of familiar rows)")
+    table.add_row("accuracy on answered rows", f"{correct[answered].mean():.4f}" if answered.any() else "none answered")
     return table
 
 
@@ -159,10 +157,10 @@ def _detection(known: Results, unknown: Results) -> Table:
 
     from socratic.uncertainty.metrics import aupr, auroc, fpr_at_95
 
-    title = f"telling {len(unknown.scored.p_value):,} other rows apart"
+    title = f"telling {len(unknown.answers.p_value):,} other rows apart"
     table = Table("score", "AUROC", "AUPR", "FPR95", title=title, box=None, pad_edge=False, header_style="bold")
     for name, scores in known.scores.items():
         pair = scores, unknown.scores[name]
         table.add_row(name, *(f"{measure(*pair):.4f}" for measure in (auroc, aupr, fpr_at_95)))
-    table.add_row("rejected", f"{unknown.scored.rejected.mean():.1%} of them", "", "")
+    table.add_row("refused", f"{unknown.answers.refused.mean():.1%} of them", "", "")
     return table

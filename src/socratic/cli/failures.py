@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from socratic.errors import MissingExtraError
+from socratic.errors import DataFileError, MissingExtraError
 
 USER_MISTAKE = 2
 INTERRUPTED = 130
@@ -34,7 +34,7 @@ def run_guarded(action: Callable[[], int | None]) -> int:
     try:
         with _termination_as_interrupt():
             code = action() or 0
-    except (UserError, MissingExtraError, MemoryError) as error:
+    except (UserError, DataFileError, MissingExtraError, MemoryError) as error:
         complain(str(error) or "out of memory: use fewer rows or columns")
         return USER_MISTAKE
     except UsageError as error:

@@ -177,7 +177,8 @@ def _show_columns(table: Any, leaves: dict[str, str] | None) -> None:
 
     from socratic.cli.console import output
     from socratic.cli.info import column_table
-    from socratic.tables.columns import fit_table, raw_table
+    from socratic.tables.columns import fit_table
+    from socratic.tables.raw import raw_table
 
     with library_errors():
         used = np.ones(len(table.labels), dtype=bool) if table.weight is None else table.weight > 0

@@ -53,17 +53,17 @@ def draw_all(folder: Path, known: Results, unknown: Results | None, rate: float)
 def _risk_coverage(axes: Any, known: Results, rate: float) -> None:
     from socratic.uncertainty.metrics import risk_coverage
 
-    correct = known.scored.probabilities.argmax(1) == known.classes
+    correct = known.answers.probabilities.argmax(1) == known.classes
     for name, colour in (("p-value", _KNOWN), ("entropy", _OTHER)):
         curve = risk_coverage(known.scores[name], correct)
         axes.plot(curve.coverage, curve.risk, color=colour, label=f"by {name} (area {curve.area:.3f})")
-    axes.axvline(1 - rate, color=_GUIDE, linestyle=":", label=f"rejecting {rate:.0%}")
+    axes.axvline(1 - rate, color=_GUIDE, linestyle=":", label=f"refusing {rate:.0%}")
     axes.set(xlabel="share of rows answered", ylabel="share of errors among them", xlim=(0, 1), ylim=(0, None))
     axes.legend()
 
 
 def _reliability(axes: Any, known: Results, n_bins: int = 15) -> None:
-    shares = known.scored.probabilities
+    shares = known.answers.probabilities
     confidence, correct = shares.max(1), shares.argmax(1) == known.classes
     bins = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], confidence, side="left")
     count = np.bincount(bins, minlength=n_bins)

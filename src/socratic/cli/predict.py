@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from socratic.cli.failures import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from socratic.cli.scoring import Scored
-
-ADDED = ("label", "probability", "entropy", "uncertainty", "p_value", "verdict")
 
 
 def predict(
@@ -30,41 +23,35 @@ def predict(
 ) -> None:
     """Predict the rows of a table, some at a time, and write them with these columns added.
 
-    label and its probability; the entropy of the prediction; the uncertainty, which is the standard deviation of
-    the probability under dropout; the p-value, which is small for unfamiliar rows; and the verdict, accept or reject.
+    label and its probability; the entropy of the prediction; std, the standard deviation of the probability under
+    dropout; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar.
     """
     from socratic.cli.parsing import check_writable
-    from socratic.cli.tabular import open_source, suffix_of
+    from socratic.tables.reading import open_source, suffix_of
 
     suffix_of(output)
     check_writable(output, data, model)
     source = open_source(data)
-    taken = [prefix + name for name in ADDED if prefix + name in source.names]
+    from socratic.cli.console import waiting, watched
+    from socratic.cli.scoring import check_columns, load_scorer, warn_of_unknown
+    from socratic.scoring import ANSWER_COLUMNS
+    from socratic.tables.writing import open_sink
+
+    taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in source.names]
     if taken:
         raise UserError(
             f"{data} has a column {taken[0]!r} already; give the new columns other names, such as with --prefix my_"
         )
-    from socratic.cli.console import waiting, watched
-    from socratic.cli.scoring import Scorer, load_model
-    from socratic.cli.writing import open_sink
-
     with waiting("reading the model", quiet):
-        scorer = Scorer(load_model(model, device, jobs))
-    scorer.check_columns(source)
-    n_rows = n_rejected = 0
+        scorer = load_scorer(model, device, jobs)
+    check_columns(scorer, source)
+    n_rows = n_refused = 0
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):
-            scored = scorer.score(chunk)
-            sink.write(chunk, {prefix + name: values for name, values in _columns(scored).items()})
-            n_rows, n_rejected = n_rows + chunk.n_rows, n_rejected + int(scored.rejected.sum())
-    scorer.warn_of_unknown()
+            answers = scorer.answers(chunk.batch, chunk.start)
+            added = scorer.to_batch(answers)
+            sink.write(chunk.batch, added.rename_columns([prefix + name for name in ANSWER_COLUMNS]))
+            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(answers.refused.sum())
+    warn_of_unknown(scorer)
     if not quiet:
-        print(f"{n_rows:,} rows, {n_rejected:,} rejected ({n_rejected / n_rows:.1%}), written to {output}")
-
-
-def _columns(scored: Scored) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    verdict = np.where(scored.rejected, "reject", "accept")
-    values = (scored.label, scored.probability, scored.entropy, scored.spread, scored.p_value, verdict)
-    return dict(zip(ADDED, values, strict=True))
+        print(f"{n_rows:,} rows, {n_refused:,} unfamiliar ({n_refused / n_rows:.1%}), written to {output}")

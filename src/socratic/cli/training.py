@@ -12,9 +12,10 @@ import numpy as np
 
 from socratic.cli.console import waiting, watched
 from socratic.cli.failures import UserError, no_such_column
-from socratic.cli.tabular import Chunk, Source, open_source
-from socratic.cli.values import Kind, as_booleans, first_missing
-from socratic.errors import import_extra
+from socratic.tables.batches import Kind, import_pyarrow, numbers, texts
+from socratic.tables.cells import BOOLEANS
+from socratic.tables.raw import Coded
+from socratic.tables.reading import Chunk, Source, open_source
 
 _TEXT_FAMILIES = ("bernoulli", "categorical")
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
@@ -26,7 +27,7 @@ class TrainingTable:
 
     Attributes
     ----------
-    features : DataFrame (N, V)
+    features : pyarrow.Table (N, V)
     labels : ndarray (N,)
         Whole numbers if all of them are, otherwise text.
     weight : ndarray (N,) or None
@@ -51,6 +52,7 @@ def read_training(
     quiet: bool = False,
 ) -> TrainingTable:
     """Read a table to train on, with the kind of each column decided by all of its rows."""
+    pa = import_pyarrow()
     source = open_source(path)
     features = _features(source, target, leaves, drop, weight)
     with waiting("looking at the columns", quiet):
@@ -58,28 +60,38 @@ def read_training(
             name: "text" if family in _TEXT_FAMILIES else "number" for name, family in leaves.items()
         }
         kinds = {**source.kinds([name for name in features if name not in asked]), **asked}
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in features}
-    labels: list[np.ndarray] = []
+    parts: dict[str, list[Any]] = {name: [] for name in features}
+    labels: list[Coded] = []
     weights: list[np.ndarray] = []
-    known: dict[str, str] = {}
     for chunk in watched(source, "reading", quiet):
         for name in features:
-            parts[name].append(_values(chunk, name, kinds[name], known))
-        labels.append(chunk.texts(target))
+            array = chunk.batch.column(name)
+            parts[name].append(numbers(array, name, chunk.start) if kinds[name] == "number" else texts(array))
+        labels.append(texts(chunk.batch.column(target)))
         if weight is not None:
             weights.append(_checked_weights(chunk, weight))
-    return _assemble(parts, labels, weights, path, target, drop_missing_target)
+    classes, kept = class_texts(Coded.joined(labels), path, target, drop_missing_target)
+    columns = {name: _joined(parts.pop(name), kinds[name], kept) for name in features}
+    return TrainingTable(
+        pa.table(columns),
+        _labels(classes, path, target),
+        np.concatenate(weights)[kept] if weights else None,
+        int((~kept).sum()),
+    )
 
 
-def text_labels(labels: np.ndarray, path: Path, target: str) -> np.ndarray:
-    """Labels (N,) as text, raising if one is missing."""
-    n_missing, place = first_missing(labels)
-    if n_missing:
+def class_texts(labels: Coded, path: Path, target: str, drop_missing: bool) -> tuple[Coded, np.ndarray]:
+    """The classes of the rows that have one, and which rows these are; raises if some have none."""
+    kept = labels.codes >= 0
+    n_missing = int((~kept).sum())
+    if n_missing == len(kept):
+        raise UserError(f"{path}: the target {target!r} is missing in every row")
+    if n_missing and not drop_missing:
         raise UserError(
             f"{path}: the target {target!r} is missing in {n_missing} row{'s' if n_missing > 1 else ''}, first in row "
-            f"{place + 1}; fill them in, or leave them out with --drop-missing-target"
+            f"{int(kept.argmin()) + 1}; fill them in, or leave them out with --drop-missing-target"
         )
-    return labels
+    return labels.take(kept), kept
 
 
 def _features(
@@ -105,18 +117,8 @@ def _features(
     return features
 
 
-def _values(chunk: Chunk, name: str, kind: Kind, known: dict[str, str]) -> np.ndarray:
-    if kind == "number":
-        return chunk.numbers(name)
-    texts = chunk.texts(name)
-    if kind == "boolean":
-        return as_booleans(texts)
-    texts[:] = [None if text is None else known.setdefault(text, text) for text in texts.tolist()]
-    return texts
-
-
 def _checked_weights(chunk: Chunk, name: str) -> np.ndarray:
-    weights = chunk.numbers(name)
+    weights = numbers(chunk.batch.column(name), name, chunk.start)
     wrong = ~(weights >= 0)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -127,51 +129,36 @@ def _checked_weights(chunk: Chunk, name: str) -> np.ndarray:
     return weights
 
 
-def _assemble(
-    parts: dict[str, list[np.ndarray]],
-    labels: list[np.ndarray],
-    weights: list[np.ndarray],
-    path: Path,
-    target: str,
-    drop_missing_target: bool,
-) -> TrainingTable:
-    pd = import_extra("pandas", "tables", "a table")
-
-    texts = np.concatenate(labels)
-    kept = np.ones(len(texts), dtype=bool)
-    if drop_missing_target:
-        kept = np.array([text is not None for text in texts.tolist()])
-    if not kept.any():
-        raise UserError(f"{path}: the target {target!r} is missing in every row")
-    columns = {}
-    for name in list(parts):
-        values = np.concatenate(parts.pop(name))[kept]
-        columns[name] = pd.Series(values, dtype=values.dtype)
-    classes = _classes(text_labels(texts[kept], path, target), path, target)
-    weight = np.concatenate(weights)[kept] if weights else None
-    return TrainingTable(pd.DataFrame(columns), classes, weight, int((~kept).sum()))
+def _joined(parts: Sequence[Any], kind: Kind, kept: np.ndarray) -> Any:
+    """A column of all chunks as an Arrow array of its type."""
+    pa = import_pyarrow()
+    if kind == "number":
+        return pa.array(np.concatenate(parts)[kept], from_pandas=True)
+    coded = Coded.joined(parts).take(kept)
+    codes = pa.array(coded.codes, mask=coded.codes < 0)
+    if kind == "boolean":
+        return pa.array([BOOLEANS[text.lower()] for text in coded.values], pa.bool_()).take(codes)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(coded.values, pa.string()))
 
 
-def _classes(texts: np.ndarray, path: Path, target: str) -> np.ndarray:
+def _labels(classes: Coded, path: Path, target: str) -> np.ndarray:
     """Labels as whole numbers if all of them are, otherwise as text, after checks that they are classes."""
-    distinct = set(texts.tolist())
+    distinct, n_rows = classes.values, len(classes)
     if len(distinct) == 1:
+        raise UserError(f"{path}: the target {target!r} holds one class only ({distinct[0]!r}); a classifier needs two")
+    if len(distinct) == n_rows and n_rows > 2:
         raise UserError(
-            f"{path}: the target {target!r} holds one class only ({next(iter(distinct))!r}); a classifier needs two"
-        )
-    if len(distinct) == len(texts) and len(texts) > 2:
-        raise UserError(
-            f"{path}: the target {target!r} has another value in each of its {len(texts)} rows; classes must repeat"
+            f"{path}: the target {target!r} has another value in each of its {n_rows} rows; classes must repeat"
         )
     if all(_WHOLE.fullmatch(text) for text in distinct):
-        return texts.astype(np.int64)
+        return np.array(distinct).astype(np.int64)[classes.codes]
     if all(_is_number(text) for text in distinct):
         example = next(text for text in sorted(distinct) if not _WHOLE.fullmatch(text))
         raise UserError(
             f"{path}: the target {target!r} holds numbers such as {example}, which are no classes; "
             "socratic predicts classes, so group them first"
         )
-    return texts.astype(str)
+    return np.array(distinct)[classes.codes]
 
 
 def _is_number(text: str) -> bool:

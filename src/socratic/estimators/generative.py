@@ -14,8 +14,9 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
 from socratic.inference.queries import conditional_log_likelihood, conditional_sample, expectation, mpe, sample
-from socratic.tables.columns import Table, arrow_table
+from socratic.tables.columns import Table
 from socratic.tables.inputs import check_columns, encode_rows
+from socratic.tables.raw import arrow_table
 
 IMPUTE_METHODS = ("mean", "sample", "mpe")
 

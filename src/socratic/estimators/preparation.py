@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from socratic.learning.settings import Rows
-from socratic.tables.columns import RawTable, Table, fit_table
+from socratic.tables.columns import Table, fit_table
+from socratic.tables.raw import RawTable
 
 MIN_HELD_OUT = 20
 """Fewer rows than this are not worth holding out."""
@@ -112,7 +113,7 @@ class Prepared:
 def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, str] | None) -> Prepared:
     """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
     columns = fit_table(raw, weight > 0, leaf)
-    codes = columns.encode(raw)
+    codes = columns.encode(raw).codes
     kept = np.flatnonzero(weight > 0)
     kept = kept[np.argsort(_digests(codes[kept], labels[kept], weight[kept]), kind="stable")]
     return Prepared(columns, codes[kept], labels[kept], weight[kept])

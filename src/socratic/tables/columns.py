@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
-from socratic.errors import check_choice, import_extra
+from socratic.errors import check_choice
 from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian
+from socratic.tables.categories import Categories
+from socratic.tables.raw import Coded, RawTable
 
 Kind = Literal["gaussian", "bernoulli", "categorical", "binomial"]
 KINDS: tuple[Kind, ...] = ("gaussian", "bernoulli", "categorical", "binomial")
 _MAX_CATEGORIES = 1000
 _LARGEST = 4.0
 """Standardised training values lie within this many units."""
-
-
-_NO_VALUES: tuple[tuple[tuple[type, ...], str, str], ...] = (
-    ((datetime.timedelta, np.timedelta64), "durations", "convert them to numbers, such as seconds"),
-    (
-        (datetime.date, datetime.time, np.datetime64),
-        "dates",
-        "convert them to numbers, such as days since the first of them",
-    ),
-    ((Decimal,), "decimals", "convert them to floats"),
-    ((complex, np.complexfloating), "complex numbers", "make two columns of their real and imaginary parts"),
-)
-"""What no column may hold: types, what they are called, and what to do about them."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +66,22 @@ class Column:
         return f"{self.name}: {self.kind} ({shown}{more})"
 
 
+class Unknown(NamedTuple):
+    """Values of a column that were not seen in training: how many, and the first."""
+
+    n_rows: int
+    example: Any
+
+
+class Encoded(NamedTuple):
+    """Rows as a circuit expects them."""
+
+    codes: np.ndarray
+    """(N, V), NaN where a value is missing, unknown or impossible."""
+    unknown: dict[str, Unknown]
+    """Unknown values by column."""
+
+
 @dataclass(frozen=True)
 class Table:
     """The columns of a table, and how to turn rows into numbers for a circuit."""
@@ -97,29 +98,22 @@ class Table:
         """Log of the scale of each column: densities of standardised values are larger by this much."""
         return np.array([math.log(column.scale) for column in self.columns])
 
-    def encode(self, raw: RawTable) -> np.ndarray:
-        """Numbers (N, V) as the circuit expects them, NaN where a value is missing or unknown."""
+    def encode(self, raw: RawTable) -> Encoded:
+        """Turn the values of rows into the numbers that a circuit expects."""
         codes = np.empty((raw.n_rows, len(self.columns)))
-        unknown: dict[str, Any] = {}
-        for index, column in enumerate(self.columns):
-            values = raw.values[index]
+        unknown: dict[str, Unknown] = {}
+        for index, (column, values) in enumerate(zip(self.columns, raw.values, strict=True)):
             if column.categories is not None:
-                codes[:, index], strange = _codes(values, column.categories)
+                codes[:, index], strange = _category_codes(values, column.categories)
                 if strange is not None:
                     unknown[column.name] = strange
                 continue
-            codes[:, index] = _numbers(values, column.name)
+            numbers = _numbers(values, column.name)
             if column.kind == "binomial":
-                wrong = (codes[:, index] < 0) | (codes[:, index] > column.n_trials)
-                codes[wrong | (codes[:, index] != np.round(codes[:, index])), index] = np.nan
-        if unknown:
-            name, value = next(iter(unknown.items()))
-            warnings.warn(
-                f"values not seen in training are taken as missing in {len(unknown)} column(s), "
-                f"such as {value!r} in {name!r}",
-                stacklevel=2,
-            )
-        return self.scale(codes)
+                wrong = (numbers < 0) | (numbers > column.n_trials) | (numbers != np.round(numbers))
+                numbers = np.where(wrong, np.nan, numbers)
+            codes[:, index] = numbers
+        return Encoded(self.scale(codes), unknown)
 
     def decode(self, codes: np.ndarray) -> list[np.ndarray]:
         """Columns in the units and with the values of the data, from encoded rows (N, V) without missing values."""
@@ -162,67 +156,6 @@ class Table:
         return cls(tuple(columns))
 
 
-@dataclass(frozen=True, eq=False)
-class RawTable:
-    """The columns of an array or data frame, unconverted: one array for each."""
-
-    names: tuple[str, ...]
-    values: tuple[np.ndarray, ...]
-    n_rows: int
-
-    @property
-    def missing(self) -> np.ndarray:
-        """Which entries are missing: (N, V)."""
-        absent = [
-            np.array([value is None for value in values.tolist()]) if values.dtype.kind == "O" else np.isnan(values)
-            for values in self.values
-        ]
-        return np.column_stack(absent)
-
-
-def raw_table(x: Any, estimator: Any = None) -> RawTable:
-    """Columns of a data frame, of an Arrow table, or of anything scikit-learn takes as an array of numbers."""
-    if hasattr(x, "columns") and hasattr(x, "iloc"):
-        names = tuple(str(name) for name in x.columns)
-        _check_shape(names, x.shape)
-        return RawTable(names, tuple(_frame_column(x.iloc[:, i], names[i]) for i in range(x.shape[1])), x.shape[0])
-    table = arrow_table(x)
-    if table is None:
-        return _array_table(x, estimator)
-    names = tuple(table.column_names)
-    _check_shape(names, table.shape)
-    return RawTable(names, tuple(map(_arrow_column, table.columns, names)), table.num_rows)
-
-
-def arrow_table(x: Any) -> Any:
-    """An Arrow table of anything that can be one (such as the data frames of polars), None of anything else."""
-    if hasattr(x, "iloc") or not (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
-        return None
-    return import_extra("pyarrow", "tables", f"a table of the type {type(x).__name__}").table(x)
-
-
-def _array_table(x: Any, estimator: Any) -> RawTable:
-    array = x if hasattr(x, "dtype") else np.asarray(x)
-    if not np.ndim(array):
-        raise ValueError(f"X must be an array of numbers or a data frame; got {type(x).__name__}")
-    if array.dtype.kind in "mMcO":
-        for index, values in enumerate(np.reshape(array, (len(array), -1)).T):
-            _check_values(values, f"x{index}")
-    array = check_array(x, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
-    # Booleans stay what they are: their columns get other leaves than numbers do.
-    array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
-    return RawTable(tuple(f"x{i}" for i in range(array.shape[1])), tuple(array.T), len(array))
-
-
-def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
-    duplicated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-    if duplicated:
-        raise ValueError(f"column names must be unique; {sorted(duplicated)[0]!r} occurs more than once")
-    for place, what in enumerate(("sample", "feature")):
-        if shape[place] == 0:
-            raise ValueError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
-
-
 def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | None) -> Table:
     """Choose a leaf family for each column, unless ``overrides`` names one, from the rows that are ``used``.
 
@@ -237,21 +170,20 @@ def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | No
         if name not in raw.names:
             raise ValueError(f"leaf names the column {name!r}, which is not in the data ({', '.join(raw.names[:8])})")
         check_choice(f"leaf[{name!r}]", kind, KINDS)
-    columns = [
-        _fit_column(name, values[used], overrides.get(name)) for name, values in zip(raw.names, raw.values, strict=True)
-    ]
+    columns = []
+    for name, values in zip(raw.names, raw.values, strict=True):
+        seen = values.take(used) if isinstance(values, Coded) else values[used]
+        columns.append(_fit_column(name, seen, overrides.get(name)))
     return Table(tuple(columns))
 
 
-def _fit_column(name: str, values: np.ndarray, kind: str | None) -> Column:
+def _fit_column(name: str, values: np.ndarray | Coded, kind: str | None) -> Column:
     if kind is None:
-        kind = {"b": "bernoulli", "O": "categorical", "U": "categorical"}.get(values.dtype.kind, "gaussian")
-        if kind == "categorical" and _all_boolean(values):
-            kind = "bernoulli"
-        if kind == "bernoulli":
+        if _are_boolean(values):
             return Column(name, "bernoulli", (False, True))
+        kind = "categorical" if isinstance(values, Coded) else "gaussian"
     if kind in ("bernoulli", "categorical"):
-        known = _distinct(values)
+        known = _distinct(_coded(values))
         if len(known) > _MAX_CATEGORIES:
             raise ValueError(
                 f"column {name!r} has {len(known)} different values, more than {_MAX_CATEGORIES}: "
@@ -286,93 +218,30 @@ def _standardise(column: Column, values: np.ndarray, weight: np.ndarray) -> Colu
     return replace(column, mean=mean, scale=1.0 if constant else scale)
 
 
-def _frame_column(series: Any, name: str) -> np.ndarray:
-    """A data frame's column as floats, booleans, or objects with None for what is missing."""
-    kind = getattr(series.dtype, "kind", "O")
-    missing = np.asarray(series.isna(), dtype=bool)
-    if kind in "iuf":
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    if kind == "b" and not missing.any():
-        return series.to_numpy(dtype=bool)
-    values = np.asarray(series.astype(object), dtype=object).copy()
-    values[missing] = None
-    return _check_values(values, name)
+def _numbers(values: np.ndarray | Coded, name: str) -> np.ndarray:
+    return values.numbers(name) if isinstance(values, Coded) else values.astype(np.float64, copy=False)
 
 
-def _arrow_column(array: Any, name: str) -> np.ndarray:
-    """The same of a column of an Arrow table."""
-    pa = import_extra("pyarrow", "tables", "an Arrow table")
-    kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return array.cast(pa.float64(), safe=False).to_numpy()
-    if pa.types.is_boolean(kind) and not array.null_count:
-        return array.to_numpy()
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise ValueError(f"column {name!r} holds {kind}, which is neither numbers nor text; convert it or leave it out")
-    values = np.empty(len(array), dtype=object)
-    values[:] = array.to_pylist()
-    return _check_values(values, name)
+def _coded(values: np.ndarray | Coded) -> Coded:
+    return values if isinstance(values, Coded) else Coded.of_numbers(values)
 
 
-def _check_values(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the values of a column, unless they are dates or numbers that leaves know nothing of."""
-    kinds = {values.dtype.type} if values.dtype.kind != "O" else {type(value) for value in values.tolist()}
-    for types, what, remedy in _NO_VALUES:
-        if any(issubclass(kind, types) for kind in kinds):
-            # scikit-learn's own checks look for the first words.
-            found = f"Complex data not supported: column {name!r}" if complex in types else f"column {name!r}"
-            raise ValueError(f"{found} holds {what}; {remedy}, or leave the column out")
-    return values
+def _category_codes(values: np.ndarray | Coded, categories: tuple[Any, ...]) -> tuple[np.ndarray, Unknown | None]:
+    """Codes (N,) of the values, NaN for missing and unknown ones, and what was unknown."""
+    coded = _coded(values)
+    places = Categories(categories).find_all(coded.values)
+    codes = coded.map(np.where(places < 0, np.nan, places), np.nan)
+    strange = coded.map(places < 0, False)
+    if not strange.any():
+        return codes, None
+    return codes, Unknown(int(strange.sum()), coded.values[coded.codes[int(strange.argmax())]])
 
 
-def _numbers(values: np.ndarray, name: str) -> np.ndarray:
-    if values.dtype.kind in "fiub":
-        numbers = values.astype(np.float64)
-    else:
-        numbers = np.array([_number(value, name, row) for row, value in enumerate(values)])
-    if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise ValueError(f"column {name!r} must be finite; got {numbers[row]} (infinity) in row {row}")
-    return numbers
-
-
-def _number(value: Any, name: str, row: int) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"column {name!r} must hold numbers; got {value!r} in row {row}") from None
-
-
-def _codes(values: np.ndarray, categories: tuple[Any, ...]) -> tuple[np.ndarray, Any]:
-    """Codes (N,) of the values, NaN for missing and unknown ones, and one unknown value if there is any."""
-    lookup = {_text(category): float(code) for code, category in enumerate(categories)}
-    if categories == (False, True):
-        lookup |= {"0": 0.0, "1": 1.0}  # arrays of booleans are often numbers the next time
-    strange = None
-    codes = np.full(len(values), np.nan)
-    for row, value in enumerate(values.tolist()):
-        if is_missing(value):
-            continue
-        code = lookup.get(_text(value))
-        if code is None:
-            strange = value
-        else:
-            codes[row] = code
-    return codes, strange
-
-
-def _distinct(values: np.ndarray) -> list[Any]:
+def _distinct(coded: Coded) -> list[Any]:
     """The different values as plain Python objects, in a fixed order."""
-    found = {_text(value): value for value in values.tolist() if not is_missing(value)}
+    found = {_text(value): value for value in coded.values}
     plain = (bool, int, float, str)
     return [found[key] if isinstance(found[key], plain) else key for key in sorted(found)]
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or what pandas has for them."""
-    if isinstance(value, float):
-        return math.isnan(value)
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _text(value: Any) -> str:
@@ -380,6 +249,7 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _all_boolean(values: np.ndarray) -> bool:
-    kinds = {type(value) for value in values.tolist() if value is not None}
-    return bool(kinds) and kinds <= {bool, np.bool_}
+def _are_boolean(values: np.ndarray | Coded) -> bool:
+    if not isinstance(values, Coded):
+        return values.dtype.kind == "b"
+    return bool(values.values) and all(isinstance(value, bool | np.bool_) for value in values.values)

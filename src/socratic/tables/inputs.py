@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -11,7 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from socratic.tables.columns import RawTable, arrow_table, is_missing, raw_table
+from socratic.tables.cells import shorten
+from socratic.tables.columns import Unknown
+from socratic.tables.raw import RawTable, arrow_table, is_missing, raw_table
 
 
 def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:
@@ -67,6 +71,18 @@ def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
 
 def encode_rows(estimator: Any, x: Any) -> Tensor:
     """Encode rows by a fitted estimator's table, in its circuit's type and on its device."""
-    raw = check_columns(estimator, x, reset=False)
+    encoded = estimator.table_.encode(check_columns(estimator, x, reset=False))
+    if encoded.unknown:
+        warnings.warn(describe_unknown(encoded.unknown), stacklevel=2)
     circuit = estimator.circuit_
-    return torch.as_tensor(estimator.table_.encode(raw), dtype=circuit.dtype, device=circuit.device)
+    return torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device)
+
+
+def describe_unknown(unknown: Mapping[str, Unknown]) -> str:
+    """What to say of values that were not seen in training."""
+    name, (_, example) = next(iter(unknown.items()))
+    count = sum(found.n_rows for found in unknown.values())
+    return (
+        f"values not seen in training are taken as missing: {count} in {len(unknown)} column(s), "
+        f"such as {shorten(example)} in {name!r}"
+    )

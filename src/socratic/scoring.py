@@ -1,0 +1,122 @@
+"""From a batch of rows to answers: the one way that the commands take, and whatever else applies a model to tables."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from socratic.estimators import CircuitClassifier, load_classifier
+from socratic.inference.posterior import class_shares
+from socratic.tables.batches import import_pyarrow, raw_batch
+from socratic.tables.columns import Unknown
+
+ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "verdict")
+"""What a scorer says of each row: the most probable class, its probability, the entropy of the prediction, the standard
+deviation of the probability under dropout, the p-value, and whether the row is familiar."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a classifier says of some rows.
+
+    Attributes
+    ----------
+    probabilities, std : ndarray (N, C)
+    entropy, log_likelihood, p_value : ndarray (N,)
+    refused : ndarray (N,) of bool
+    """
+
+    probabilities: np.ndarray
+    std: np.ndarray
+    entropy: np.ndarray
+    log_likelihood: np.ndarray
+    p_value: np.ndarray
+    refused: np.ndarray
+
+
+class Scorer:
+    """Applies a classifier to batches of rows, whatever the order of their columns.
+
+    A scorer can be pickled. It then carries the content of a model file, which nothing in is ever executed of.
+
+    Parameters
+    ----------
+    model : CircuitClassifier
+        A fitted one.
+
+    Attributes
+    ----------
+    unknown : dict of str to Unknown
+        Values not seen in training, by column, in all the rows scored so far.
+    """
+
+    def __init__(self, model: CircuitClassifier) -> None:
+        self.model = model
+        self.unknown: dict[str, Unknown] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that the model was trained on."""
+        return [column.name for column in self.model.table_.columns]
+
+    @property
+    def numeric(self) -> frozenset[str]:
+        """Those that it takes as numbers."""
+        return frozenset(column.name for column in self.model.table_.columns if column.categories is None)
+
+    def answers(self, batch: Any, start: int = 0) -> Answers:
+        """What the model says of each row.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            With the columns of the model among its own.
+        start : int
+            Rows of the table before these, for messages.
+        """
+        model = self.model
+        encoded = model.table_.encode(raw_batch(batch, model.table_, start))
+        for name, found in encoded.unknown.items():
+            before = self.unknown.get(name, Unknown(0, found.example))
+            self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
+        x = torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
+        doubt = model._uncertainty(x)
+        shares = class_shares(model._log_joint(x), model._log_prior(model.circuit_)).double().cpu().numpy()
+        refused = doubt.p_value <= model.rejection_rate
+        return Answers(shares, doubt.std, doubt.entropy, doubt.log_likelihood, doubt.p_value, refused)
+
+    def __call__(self, batch: Any, start: int = 0) -> Any:
+        """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
+        return self.to_batch(self.answers(batch, start))
+
+    def to_batch(self, answers: Answers) -> Any:
+        """Answers as a ``pyarrow.RecordBatch``."""
+        pa = import_pyarrow()
+        best = answers.probabilities.argmax(1)
+        each = np.arange(len(best))
+        columns = (
+            pa.array(self.model.classes_.tolist()).take(pa.array(best)),
+            answers.probabilities[each, best],
+            answers.entropy,
+            answers.std[each, best],
+            answers.p_value,
+            pa.array(["familiar", "unfamiliar"]).take(pa.array(answers.refused.astype(np.int64))),
+        )
+        return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ANSWER_COLUMNS))
+
+    def __getstate__(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            self.model.save(path)
+            return {"model": path.read_bytes(), "device": str(self.model.circuit_.device)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            path.write_bytes(state["model"])
+            self.__init__(load_classifier(path, device=state["device"]))  # type: ignore[misc]

@@ -1,0 +1,266 @@
+"""Tables in files, CSV (also compressed) and Parquet, read as Arrow batches."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from socratic.errors import DataFileError
+from socratic.tables.batches import Kind, import_pyarrow, kind_of
+from socratic.tables.kinds import Tally
+
+CHUNK_ROWS = 5_000
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+_BLOCK_BYTES = 4 << 20
+"""How much of a CSV file is parsed at a time; no row may be longer."""
+
+
+class Chunk(NamedTuple):
+    """Some consecutive rows of a table."""
+
+    batch: Any
+    """The rows, a ``pyarrow.RecordBatch``; those of text files are text throughout."""
+    start: int
+    """Rows before these."""
+    position: int
+    """How much of the file has been read, in the units of :attr:`Source.size`."""
+
+
+class Source(ABC):
+    """A table in a file.
+
+    Attributes
+    ----------
+    path : Path
+    names : list of str
+        The columns.
+    size : int
+        Length of the file, in bytes or rows.
+    """
+
+    path: Path
+    names: list[str]
+    size: int
+
+    @abstractmethod
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows from the first to the last, some at a time; at least one."""
+
+    @abstractmethod
+    def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
+        """What some columns hold."""
+
+    def _check_names(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for place, name in enumerate(self.names) if name in self.names[:place])
+            raise DataFileError(f"{self.path} has more than one column {twice!r}; rename one of them")
+
+
+def suffix_of(path: Path) -> str:
+    """The kind of a table file, by the end of its name."""
+    for suffix in SUFFIXES:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise DataFileError(
+        f"{path}: the name must end in one of {', '.join(SUFFIXES)}, which says how the table is written"
+    )
+
+
+def open_source(path: Path) -> Source:
+    """Open a table for reading."""
+    if path.is_dir():
+        raise DataFileError(f"{path} is a folder; name a file")
+    if not path.exists():
+        raise DataFileError(f"there is no file {path}; check the name")
+    if not path.is_file():
+        raise DataFileError(f"{path} is no ordinary file; write its content to one first (it may be read twice)")
+    suffix = suffix_of(path)
+    if path.stat().st_size == 0:
+        raise DataFileError(f"{path} is empty; a table needs a header and rows")
+    return ParquetSource(path) if suffix == ".parquet" else CsvSource(path)
+
+
+class CsvSource(Source):
+    """A CSV file: UTF-8, commas, one header line; compressed if its name ends in .gz."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, path.stat().st_size
+        with self._opened() as (_, data), closing(self._rows(data)) as rows:
+            self._header = next(rows, [])
+        self.names = [name.strip() for name in self._header]
+        if not self.names:
+            raise DataFileError(f"{path} is empty; a table needs a header and rows")
+        if len(self.names) == 1 and (found := next((mark for mark in ";\t|" if mark in self.names[0]), None)):
+            raise DataFileError(f"{path} seems to be separated by {found!r}; write it with commas")
+        self._check_names()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows, some at a time."""
+        pa = import_pyarrow()
+        start, checked = 0, False
+        with self._opened() as (raw, data):
+            watched = _QuotesWatched(data)
+            try:
+                for block in self._blocks(watched):
+                    if watched.suspicious and not checked:
+                        checked = self._check_rows()
+                    for batch in _slices(block.rename_columns(self.names)):
+                        yield Chunk(batch, start, raw.tell())
+                        start += batch.num_rows
+            except pa.ArrowInvalid as error:
+                self._check_rows()  # says in which line
+                raise DataFileError(f"{self.path} cannot be read as CSV ({error})") from error
+            if watched.ends_within_quotes and not checked:
+                self._check_rows()
+        if not start:
+            raise DataFileError(f"{self.path} holds a header but no rows")
+
+    def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
+        """What some columns hold, decided by all of their cells."""
+        tallies = {name: Tally() for name in names}
+        for chunk in self.chunks():
+            for name, tally in tallies.items():
+                tally.add(chunk.batch.column(name), chunk.start)
+        return {name: tally.kind(name) for name, tally in tallies.items()}
+
+    def _blocks(self, data: Any) -> Iterator[Any]:
+        """Batches of text, as large as they come."""
+        pa = import_pyarrow()
+        from pyarrow import csv as arrow_csv
+
+        return arrow_csv.open_csv(
+            data,
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(self._header, pa.string()), strings_can_be_null=False
+            ),
+        )
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """The open file, and its content unpacked."""
+        with self.path.open("rb") as raw:
+            packed = self.path.name.lower().endswith(".gz")
+            data: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+            try:
+                yield raw, data
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise DataFileError(
+                    f"{self.path} is damaged or not compressed by gzip ({error}); copy it again"
+                ) from None
+
+    def _check_rows(self) -> bool:
+        """Raise, naming the line, unless the file is proper CSV: Python's reader is slower than Arrow's and strict."""
+        with self._opened() as (_, data), closing(self._rows(data)) as rows:
+            n_rows = sum(1 for _ in rows)
+        if n_rows < 2:
+            raise DataFileError(f"{self.path} holds a header but no rows")
+        return True
+
+    def _rows(self, data: Any) -> Generator[list[str], None, None]:
+        """Rows of cells, the header first."""
+        width = line = 0
+        try:
+            with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:
+                reader = csv.reader(text, strict=True)
+                for row in reader:
+                    line = reader.line_num
+                    if not row:
+                        continue
+                    width = width or len(row)
+                    if len(row) != width:
+                        raise DataFileError(
+                            f"{self.path}, line {line} has {len(row)} fields where the header has {width}; "
+                            "look for missing or extra commas, or a text with a comma that needs quotes"
+                        )
+                    yield row
+        except UnicodeDecodeError:
+            raise DataFileError(
+                f"{self.path} is not UTF-8 text (near line {line + 1}); convert it, for instance with "
+                f"iconv -f LATIN1 -t UTF-8 {self.path.name} > converted.csv"
+            ) from None
+        except csv.Error as error:
+            raise DataFileError(f"{self.path}, after line {line}: {error}; check the quotes there") from None
+
+
+class _QuotesWatched(io.RawIOBase):
+    """A file that notices quotes which Arrow takes and a strict reader may not."""
+
+    _INSIDE = re.compile(rb'[^",\r\n]"[^",\r\n]')
+
+    def __init__(self, data: IO[bytes]) -> None:
+        self._data = data
+        self._n_quotes = 0
+        self._end = b""
+        self.suspicious = False
+
+    @property
+    def ends_within_quotes(self) -> bool:
+        """Whether what was read so far ends within quotes."""
+        return self._n_quotes % 2 == 1
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes."""
+        content = self._data.read(size)
+        if b'"' in content:
+            self._n_quotes += content.count(b'"')
+            self.suspicious = self.suspicious or self._INSIDE.search(self._end + content) is not None
+        self._end = content[-2:]
+        return content
+
+
+class ParquetSource(Source):
+    """A Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        pa = import_pyarrow()
+        from pyarrow import parquet
+
+        self.path = path
+        try:
+            with parquet.ParquetFile(path) as file:
+                self._schema, self.size = file.schema_arrow, file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"{path} is damaged or no Parquet file ({error}); write it again") from None
+        self.names = list(self._schema.names)
+        self._check_names()
+        if not self.names:
+            raise DataFileError(f"{path} has no columns")
+        if not self.size:
+            raise DataFileError(f"{path} has columns but no rows")
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows, some at a time."""
+        pa = import_pyarrow()
+        from pyarrow import parquet
+
+        start = 0
+        try:
+            with parquet.ParquetFile(self.path, pre_buffer=False) as file:
+                for batch in file.iter_batches(CHUNK_ROWS, use_threads=False):
+                    yield Chunk(batch, start, start + batch.num_rows)
+                    start += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"{self.path} is damaged ({error}); write it again") from None
+
+    def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
+        """What some columns hold, by their types."""
+        return {name: kind_of(self._schema.field(name).type, name) for name in names}
+
+
+def _slices(batch: Any) -> Iterator[Any]:
+    for first in range(0, batch.num_rows, CHUNK_ROWS):
+        yield batch.slice(first, CHUNK_ROWS)

@@ -1,0 +1,146 @@
+"""Tables that grow: the rows of another table with some more columns, batch by batch."""
+
+from __future__ import annotations
+
+import gzip
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from socratic.files import replacing
+from socratic.tables.batches import import_pyarrow, is_text, numbers
+from socratic.tables.reading import suffix_of
+
+
+class Sink(ABC):
+    """A table that is being written."""
+
+    @abstractmethod
+    def write(self, rows: Any, added: Any) -> None:
+        """Append the rows of a batch, with the columns of another one of as many rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish the file."""
+
+
+@contextmanager
+def open_sink(path: Path, numeric: frozenset[str]) -> Iterator[Sink]:
+    """A table that appears at ``path`` when everything has been written, and not at all otherwise.
+
+    Parameters
+    ----------
+    path : Path
+        Its suffix says how the table is written.
+    numeric : frozenset of str
+        Columns that hold numbers, where the source is text.
+    """
+    suffix = suffix_of(path)
+    with replacing(path) as draft:
+        sink = ParquetSink(draft, numeric) if suffix == ".parquet" else CsvSink(draft, suffix == ".csv.gz")
+        try:
+            yield sink
+        finally:
+            sink.close()
+
+
+class CsvSink(Sink):
+    """A CSV file; text is written as it was, without quotes where none are needed."""
+
+    def __init__(self, draft: Path, packed: bool) -> None:
+        self._raw = draft.open("wb")
+        # Without a name and a time, equal content gives equal bytes.
+        self._file: Any = gzip.GzipFile("", "wb", 6, self._raw, mtime=0) if packed else self._raw
+        self._started = False
+
+    def write(self, rows: Any, added: Any) -> None:
+        """Append the rows of a batch, with the columns of another one."""
+        pa = import_pyarrow()
+        if not self._started:
+            names = pa.array([*rows.schema.names, *added.schema.names])
+            self._file.write((",".join(_quoted(names).to_pylist()) + "\n").encode())
+            self._started = True
+        self._file.write(_lines([*map(_cells, rows.columns), *map(_rounded, added.columns)]))
+
+    def close(self) -> None:
+        """Finish the file."""
+        with self._raw:
+            self._file.close()
+
+
+class ParquetSink(Sink):
+    """A Parquet file; its types are those of the first batch."""
+
+    def __init__(self, draft: Path, numeric: frozenset[str]) -> None:
+        self._draft, self._numeric = draft, numeric
+        self._writer: Any = None
+        self._n_rows = 0
+
+    def write(self, rows: Any, added: Any) -> None:
+        """Append the rows of a batch, with the columns of another one."""
+        pa = import_pyarrow()
+        from pyarrow import parquet
+
+        names = [*rows.schema.names, *added.schema.names]
+        columns = [*map(self._typed, rows.columns, rows.schema.names), *added.columns]
+        fields = pa.schema([pa.field(name, column.type) for name, column in zip(names, columns, strict=True)])
+        batch = pa.RecordBatch.from_arrays(columns, schema=fields.with_metadata(rows.schema.metadata))
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self._draft, batch.schema)
+        self._writer.write_batch(batch)
+        self._n_rows += rows.num_rows
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _typed(self, column: Any, name: str) -> Any:
+        pa = import_pyarrow()
+        from pyarrow import compute
+
+        if not pa.types.is_string(column.type):
+            return column
+        if name in self._numeric:
+            return pa.array(numbers(column, name, self._n_rows), from_pandas=True)
+        return compute.if_else(compute.equal(column, ""), None, column)
+
+
+def _lines(columns: list[Any]) -> memoryview:
+    """Columns of cells as lines of text, in bytes."""
+    from pyarrow import compute
+
+    ended = compute.binary_join_element_wise(columns[-1], "\n", "")
+    lines = compute.binary_join_element_wise(*columns[:-1], ended, ",")
+    _, offsets, data = lines.buffers()
+    bounds = memoryview(offsets).cast("i")
+    return memoryview(data)[bounds[lines.offset] : bounds[lines.offset + len(lines)]]
+
+
+def _cells(column: Any) -> Any:
+    """A column as cells."""
+    pa = import_pyarrow()
+    if is_text(column.type):
+        return _quoted(column.cast(pa.string()).fill_null(""))
+    return _quoted(pa.array(["" if value is None else str(value) for value in column.to_pylist()], pa.string()))
+
+
+def _rounded(column: Any) -> Any:
+    """A column of answers as cells: six digits are enough for people, and for what was computed."""
+    pa = import_pyarrow()
+    if pa.types.is_floating(column.type):
+        return pa.array([format(value, ".6g") for value in column.to_pylist()], pa.string())
+    return _cells(column)
+
+
+def _quoted(cells: Any) -> Any:
+    """Cells in quotes where they need them."""
+    from pyarrow import compute
+
+    special = compute.match_substring_regex(cells, r'[",\r\n]')
+    if not special.true_count:
+        return cells
+    escaped = compute.replace_substring(cells, '"', '""')
+    return compute.if_else(special, compute.binary_join_element_wise('"', escaped, '"', ""), cells)

@@ -1,0 +1,90 @@
+"""A scorer says what the model says, here and in other processes."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from socratic.estimators import CircuitClassifier
+from socratic.scoring import ANSWER_COLUMNS, Scorer
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(40, 5, 200),
+            "member": rng.random(200) < 0.5,
+            "colour": rng.choice(["red", "green", "blue"], 200),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model(frame: pd.DataFrame) -> CircuitClassifier:
+    labels = np.where(frame["member"], "yes", "no")
+    return CircuitClassifier(n_epochs=2, n_sums=2, n_repetitions=1, random_state=0, n_jobs=1).fit(frame, labels)
+
+
+def batch_of(frame: pd.DataFrame) -> Any:
+    return pa.RecordBatch.from_pandas(frame, preserve_index=False)
+
+
+def test_it_says_what_the_model_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    found = Scorer(model)(batch_of(frame.assign(more=1)[["colour", "more", "member", "age"]])).to_pydict()
+    assert tuple(found) == ANSWER_COLUMNS
+    doubt, shares = model.uncertainty(frame), model.predict_proba(frame)
+    best = shares.argmax(1)
+    assert found["label"] == model.predict(frame).tolist()
+    assert np.array_equal(found["probability"], shares.max(1))
+    assert np.array_equal(found["entropy"], doubt.entropy)
+    assert np.array_equal(found["std"], doubt.std[np.arange(200), best])
+    assert np.array_equal(found["p_value"], doubt.p_value)
+    assert found["verdict"] == np.where(model.reject(frame), "unfamiliar", "familiar").tolist()
+
+
+def test_text_stands_for_what_it_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    words = frame.assign(age=frame["age"].map(repr), member=frame["member"].map(lambda yes: " TRUE" if yes else "0"))
+    assert Scorer(model)(batch_of(words)).equals(Scorer(model)(batch_of(frame)))
+
+
+def test_unknown_values_are_counted(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    scorer = Scorer(model)
+    strange = frame.head(6).assign(colour=["mauve", "red", "pink", None, "mauve", "red"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            scorer.answers(batch_of(strange))
+    assert scorer.unknown == {"colour": (6, "mauve")}
+
+
+def test_missing_columns_are_named(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="the rows have no column 'member'; the model was trained on it"):
+        Scorer(model).answers(batch_of(frame.drop(columns="member")))
+
+
+def test_models_of_arrays_know_their_columns_by_number(frame: pd.DataFrame) -> None:
+    x = frame[["age", "member"]].to_numpy(dtype=float)
+    model = CircuitClassifier(n_epochs=1, n_sums=2, n_repetitions=1, random_state=0, n_jobs=1).fit(x, frame["colour"])
+    found = Scorer(model)(pa.record_batch({"x1": x[:, 1], "x0": x[:, 0]}))
+    assert found.column("label").to_pylist() == model.predict(x).tolist()
+
+
+def test_pickles_hold_a_model_file(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    scorer = Scorer(model)
+    content = pickle.dumps(scorer)
+    assert b"CircuitClassifier" not in content
+    expected = scorer(batch_of(frame))
+    assert pickle.loads(content)(batch_of(frame)).equals(expected)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+        assert other.submit(scorer, batch_of(frame)).result().equals(expected)
