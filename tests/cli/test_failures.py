@@ -74,8 +74,11 @@ def test_predict_refuses(run: Run, folder: Path, tmp_path: Path, name: str, cont
         (["train.csv", *FIT, "-o", "m", "--leaf", "age=gausian"], "did you mean 'gaussian'?"),
         (["train.csv", *FIT, "-o", "m", "--leaf", "Age=gaussian"], "did you mean 'age'?"),
         (["train.csv", *FIT, "-o", "m", "--leaf", "colour=gaussian"], "row 1, column 'colour' must hold a number"),
-        (["train.csv", *FIT, "-o", "m", "--leaf", "colour=bernoulli"], "needs two different values; got 3"),
-        (["train.csv", *FIT, "-o", "m", "--leaf", "income=binomial"], "needs whole numbers of at least 0"),
+        (["train.csv", *FIT, "-o", "m", "--leaf", "colour=bernoulli"], "takes 2 different values; got 3"),
+        (
+            ["train.csv", *FIT, "-o", "m", "--leaf", "income=binomial"],
+            "takes whole numbers from 0 to",
+        ),
         (["train.csv", *FIT, "-o", "m", "--leaf", "outcome=categorical"], "is not a feature"),
         (["train.csv", *FIT, "-o", "m", "--drop", "outcome"], "cannot be dropped"),
         (["train.csv", *FIT, "-o", "m", "--weight", "income"], "a weight must be a number of at least 0"),

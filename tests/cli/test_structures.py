@@ -78,6 +78,5 @@ def test_wrong_options(run: Run, tmp_path: Path, options: list[object], message:
 def test_the_names_are_those_of_the_library() -> None:
     from socratic.estimators.building import STRUCTURES
     from socratic.estimators.learned import LEARNED
-    from socratic.tables.columns import KINDS
 
-    assert (parsing.STRUCTURES, parsing.LEARNED_STRUCTURES, parsing.FAMILIES) == (STRUCTURES, LEARNED, KINDS)
+    assert (parsing.STRUCTURES, parsing.LEARNED_STRUCTURES) == (STRUCTURES, LEARNED)

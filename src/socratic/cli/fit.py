@@ -33,7 +33,7 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=FAMILY",
-            help="Leaf family of a column: gaussian, bernoulli, categorical or binomial. May be repeated.",
+            help="Leaf family of a column, such as visits=binomial. May be repeated.",
         ),
     ] = None,
     drop: Annotated[

@@ -62,8 +62,8 @@ def column_table(columns: Sequence[Any], limit: int | None, scaled: bool = True)
     shown = columns if limit is None else columns[:limit]
     for column in shown:
         details = column.describe().removeprefix(f"{column.name}: {column.kind} ").strip("()")
-        if column.kind == "gaussian" and not scaled:
-            details = "numbers"
+        if column.family.scaling != "none" and not scaled:
+            details = column.family.domain
         table.add_row(Text(_short(column.name)), column.kind, Text(_short(details, 70)))
     rest = Counter(column.kind for column in columns[len(shown) :])
     if rest:

@@ -17,7 +17,6 @@ from socratic.cli.failures import UserError, close_names
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
-FAMILIES = ("gaussian", "bernoulli", "categorical", "binomial")
 STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 
@@ -25,6 +24,10 @@ LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
     """Leaf families by column, from ``COLUMN=FAMILY``."""
     leaves: dict[str, str] = {}
+    if not pairs:
+        return leaves
+    from socratic.families import FAMILIES
+
     for pair in pairs:
         name, equals, family = pair.rpartition("=")
         if not equals or not name:

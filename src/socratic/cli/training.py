@@ -17,7 +17,6 @@ from socratic.tables.cells import BOOLEANS
 from socratic.tables.raw import Coded
 from socratic.tables.reading import Chunk, Source, open_source
 
-_TEXT_FAMILIES = ("bernoulli", "categorical")
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
@@ -52,12 +51,14 @@ def read_training(
     quiet: bool = False,
 ) -> TrainingTable:
     """Read a table to train on, with the kind of each column decided by all of its rows."""
+    from socratic.families import FAMILIES
+
     pa = import_pyarrow()
     source = open_source(path)
     features = _features(source, target, leaves, drop, weight)
     with waiting("looking at the columns", quiet):
         asked: dict[str, Kind] = {
-            name: "text" if family in _TEXT_FAMILIES else "number" for name, family in leaves.items()
+            name: "text" if FAMILIES[family].unordered else "number" for name, family in leaves.items()
         }
         kinds = {**source.kinds([name for name in features if name not in asked]), **asked}
     parts: dict[str, list[Any]] = {name: [] for name in features}

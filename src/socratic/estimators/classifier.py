@@ -25,6 +25,7 @@ from socratic.estimators.posterior import circuit_posterior
 from socratic.estimators.preparation import Parts, Split, prepare, split_rows
 from socratic.estimators.rejection import RejectionMixin
 from socratic.estimators.settings import check_settings
+from socratic.families import LeafName
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.settings import History, Rows, TrainingSettings
@@ -75,7 +76,7 @@ class CircuitClassifier(RejectionMixin, LabelledGenerativeMixin, ClassifierMixin
     n_sums, depth, n_repetitions : int or "auto"
         Size of the circuit: sums per region, random splits, random trees. By default chosen by the size of the data.
     leaf : mapping of column name to family, optional
-        Overrides the leaf family chosen for a column: "gaussian", "bernoulli", "categorical" or "binomial".
+        Overrides the leaf family chosen for a column, by name (``"binomial"``) or with settings (``Binomial(20)``).
     cross_entropy_weight : float
         1 trains the class posterior alone, 0 the likelihood alone (the lambda of the RAT-SPN paper).
     n_epochs, batch_size : int or "auto"
@@ -123,7 +124,7 @@ class CircuitClassifier(RejectionMixin, LabelledGenerativeMixin, ClassifierMixin
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
-        leaf: Mapping[str, str] | None = None,
+        leaf: Mapping[str, LeafName] | None = None,
         cross_entropy_weight: float = 1.0,
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
@@ -312,7 +313,7 @@ class CircuitClassifier(RejectionMixin, LabelledGenerativeMixin, ClassifierMixin
         reference, calibration = held_out if self.n_calibration_ else (parts.train, parts.train)
         self.dropout_ = self._choose_dropout(parts.validation or reference or parts.train)
         x = reference.x.double().numpy()
-        continuous = np.array([column.kind == "gaussian" for column in self.table_.columns])
+        continuous = np.array([column.family.real for column in self.table_.columns])
         self.detector_ = fit_detector(
             self.detector,
             self._scores(x),

@@ -19,6 +19,7 @@ from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Parts, Split, prepare, split_rows
 from socratic.estimators.settings import check_settings
+from socratic.families import LeafName
 from socratic.learning.em import fit_em
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.settings import History, TrainingSettings
@@ -63,7 +64,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, BaseEstimator):
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
-        leaf: Mapping[str, str] | None = None,
+        leaf: Mapping[str, LeafName] | None = None,
         optimiser: str = "em",
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",

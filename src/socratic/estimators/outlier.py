@@ -17,6 +17,7 @@ from socratic.estimators.density import fit_density, log_density, split_density
 from socratic.estimators.preparation import prepare
 from socratic.estimators.rejection import RejectionMixin
 from socratic.estimators.settings import check_settings
+from socratic.families import LeafName
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.uncertainty.conformal import Conformal
 
@@ -48,7 +49,7 @@ class CircuitOutlierDetector(RejectionMixin, OutlierMixin, BaseEstimator):
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
-        leaf: Mapping[str, str] | None = None,
+        leaf: Mapping[str, LeafName] | None = None,
         optimiser: str = "em",
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from socratic.families import LeafName
 from socratic.learning.settings import Rows
 from socratic.tables.columns import Table, fit_table
 from socratic.tables.raw import RawTable
@@ -110,7 +111,7 @@ class Prepared:
         )
 
 
-def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, str] | None) -> Prepared:
+def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, LeafName] | None) -> Prepared:
     """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
     columns = fit_table(raw, weight > 0, leaf)
     codes = columns.encode(raw).codes

@@ -16,6 +16,7 @@ from socratic.circuit.storage import read_tensors, restore_circuit, restore_grap
 from socratic.errors import ModelFileError, check_choice, check_count, check_rate
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.posterior import POSTERIORS
+from socratic.families import Family
 from socratic.inference.dropout import MASK_KINDS
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
@@ -123,7 +124,11 @@ def _plain_parameters(model: CircuitClassifier) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's, also in lists and tuples."""
+    """NumPy's numbers and arrays as Python's and families as dictionaries, also in lists, tuples and dictionaries."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
+    if isinstance(value, Family):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from socratic.errors import check_choice
 from socratic.families.base import Distribution, ExponentialFamily, Family, Parameters
 from socratic.families.bernoulli import Bernoulli
@@ -24,8 +26,10 @@ __all__ = [
     "ExponentialFamily",
     "Family",
     "Gaussian",
+    "LeafName",
     "Parameters",
     "as_family",
+    "family_for",
     "family_from_dict",
 ]
 
@@ -33,16 +37,27 @@ FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian
 """All families by name."""
 
 
-def as_family(value: str | Family, argument: str = "leaf") -> Family:
-    """A family from its name (with default settings) or from itself; errors name the ``argument``."""
+LeafName = str | Family | Mapping[str, Any]
+"""A family by its name, as itself, or as the dictionary that a model file stores."""
+
+
+def as_family(value: LeafName, argument: str = "leaf") -> Family:
+    """A family from its name (with default settings), its dictionary or from itself; errors name the ``argument``."""
     if isinstance(value, Family):
         return value
+    if isinstance(value, Mapping):
+        return family_from_dict(value)
     if not isinstance(value, str):
         raise ValueError(
             f"{argument} must be the name of a family or one such as socratic.families.Gaussian(); got {value!r}"
         )
     check_choice(argument, value, FAMILIES)
     return FAMILIES[value]()
+
+
+def family_for(leaf: LeafName, values: np.ndarray) -> Family:
+    """The family for a column of these ``values`` (N,), none of them missing: a name leaves its settings to them."""
+    return FAMILIES[leaf].for_values(values) if isinstance(leaf, str) else as_family(leaf)
 
 
 def family_from_dict(data: Mapping[str, Any]) -> Family:

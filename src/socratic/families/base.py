@@ -29,7 +29,7 @@ Plain = Mapping[str, Any]
 """Parameters of one leaf as plain numbers: the arguments of the family's ``of``."""
 
 Scaling = Literal["standard", "scale", "range", "none"]
-"""How to scale a table's column: to mean 0 and deviation 1; to deviation 1, keeping 0; to 0 to 1; not at all."""
+"""How to scale a table's column: to mean 0 and deviation 1; to mean 1, keeping 0; to 0 to 1; not at all."""
 
 MARGIN = 1e-6
 """Fitted probabilities and variances keep this distance from their bounds."""
@@ -68,6 +68,8 @@ class Family(ABC):
     name: ClassVar[str]
     unordered: ClassVar[bool] = False
     """Whether values are names for categories rather than numbers."""
+    real: ClassVar[bool] = False
+    """Whether every finite number is a value, so that averages of values are values."""
     scaling: ClassVar[Scaling] = "none"
     n_fitting_steps: ClassVar[int] = 1
     """How often :meth:`fit` has to improve on its last answer."""

@@ -16,6 +16,7 @@ from socratic.families.base import (
     MARGIN,
     Distribution,
     ExponentialFamily,
+    Family,
     Parameters,
     Plain,
     check_probabilities,
@@ -47,6 +48,11 @@ class Categorical(ExponentialFamily):
     @property
     def domain(self) -> str:
         return f"whole numbers from 0 to {self.n_categories - 1}"
+
+    @classmethod
+    def for_values(cls, values: np.ndarray) -> Family:
+        """As many categories as the largest code has."""
+        return cls(int(values.max(initial=0)) + 1)
 
     @classmethod
     def of(cls, probabilities: Sequence[float]) -> Distribution:

@@ -39,6 +39,7 @@ class Gaussian(ExponentialFamily):
     """
 
     name: ClassVar[str] = "gaussian"
+    real: ClassVar[bool] = True
     scaling: ClassVar[Scaling] = "standard"
     min_variance: float = 0.1
     max_variance: float | None = 1.0

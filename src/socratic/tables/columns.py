@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from socratic.errors import check_choice
-from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian
+from socratic.families import Bernoulli, Family, LeafName, as_family, family_for, family_from_dict
 from socratic.tables.categories import Categories
 from socratic.tables.raw import Coded, RawTable
 
-Kind = Literal["gaussian", "bernoulli", "categorical", "binomial"]
-KINDS: tuple[Kind, ...] = ("gaussian", "bernoulli", "categorical", "binomial")
 _MAX_CATEGORIES = 1000
 _LARGEST = 4.0
 """Standardised training values lie within this many units."""
@@ -28,46 +26,42 @@ class Column:
     Attributes
     ----------
     name : str
-    kind : str
+    family : Family
         The leaf family.
     categories : tuple or None
-        Known values in the order of their codes (categorical and bernoulli columns), as text or numbers.
+        Known values in the order of their codes (families without order), as text or numbers.
     mean, scale : float
-        What standardises a gaussian column.
-    n_trials : int
-        Largest count of a binomial column.
+        What is subtracted from numbers and what they are divided by, as the family's ``scaling`` asks.
     """
 
     name: str
-    kind: Kind
+    family: Family
     categories: tuple[Any, ...] | None = None
     mean: float = 0.0
     scale: float = 1.0
-    n_trials: int = 0
 
-    def family(self) -> Family:
-        """The leaf family of the column."""
-        if self.kind == "bernoulli":
-            return Bernoulli()
-        if self.kind == "categorical":
-            return Categorical(len(self.categories or ()))
-        if self.kind == "binomial":
-            return Binomial(self.n_trials)
-        return Gaussian(min_variance=0.1, max_variance=1.0)
+    @property
+    def kind(self) -> str:
+        """The name of the leaf family."""
+        return self.family.name
 
     def describe(self) -> str:
         """One line for people."""
-        if self.kind == "gaussian":
-            return f"{self.name}: gaussian (mean {self.mean:.4g}, scale {self.scale:.4g})"
-        if self.kind == "binomial":
-            return f"{self.name}: binomial (0 to {self.n_trials})"
-        shown = ", ".join(str(value) for value in (self.categories or ())[:6])
-        more = ", ..." if len(self.categories or ()) > 6 else ""
-        return f"{self.name}: {self.kind} ({shown}{more})"
+        if self.categories is not None:
+            details = ", ".join(str(value) for value in self.categories[:6])
+            details += ", ..." if len(self.categories) > 6 else ""
+        else:
+            details = {
+                "standard": f"mean {self.mean:.4g}, scale {self.scale:.4g}",
+                "scale": f"{self.family.domain}, scale {self.scale:.4g}",
+                "range": f"{self.mean:.4g} to {self.mean + self.scale:.4g}",
+                "none": self.family.domain,
+            }[self.family.scaling]
+        return f"{self.name}: {self.kind} ({details})"
 
 
 class Unknown(NamedTuple):
-    """Values of a column that were not seen in training: how many, and the first."""
+    """Values of a column not seen in training, or that its family has no leaf for: how many, and the first."""
 
     n_rows: int
     example: Any
@@ -91,7 +85,7 @@ class Table:
     @property
     def families(self) -> list[Family]:
         """One leaf family for each column."""
-        return [column.family() for column in self.columns]
+        return [column.family for column in self.columns]
 
     @property
     def log_scale(self) -> np.ndarray:
@@ -109,8 +103,8 @@ class Table:
                     unknown[column.name] = strange
                 continue
             numbers = _numbers(values, column.name)
-            if column.kind == "binomial":
-                wrong = (numbers < 0) | (numbers > column.n_trials) | (numbers != np.round(numbers))
+            if not column.family.real and (wrong := _outside(column.family, numbers)).any():
+                unknown[column.name] = Unknown(int(wrong.sum()), float(numbers[wrong][0]))
                 numbers = np.where(wrong, np.nan, numbers)
             codes[:, index] = numbers
         return Encoded(self.scale(codes), unknown)
@@ -128,13 +122,8 @@ class Table:
         return columns
 
     def standardised(self, codes: np.ndarray, weight: np.ndarray) -> Table:
-        """The same columns, gaussian ones standardised by the weighted mean and deviation of ``codes`` (N, V)."""
-        return Table(
-            tuple(
-                _standardise(column, codes[:, index], weight) if column.kind == "gaussian" else column
-                for index, column in enumerate(self.columns)
-            )
-        )
+        """The same columns, each scaled as its family asks by the values in ``codes`` (N, V) and their weights (N,)."""
+        return Table(tuple(_scaled(column, codes[:, index], weight) for index, column in enumerate(self.columns)))
 
     def scale(self, codes: np.ndarray) -> np.ndarray:
         """Standardise unscaled codes (N, V)."""
@@ -144,7 +133,7 @@ class Table:
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data for a model file."""
-        return [asdict(column) for column in self.columns]
+        return [{**asdict(column), "family": column.family.to_dict()} for column in self.columns]
 
     @classmethod
     def from_list(cls, data: list[dict[str, Any]]) -> Table:
@@ -152,12 +141,14 @@ class Table:
         columns = []
         for item in data:
             categories = item.get("categories")
-            columns.append(Column(**{**item, "categories": None if categories is None else tuple(categories)}))
+            categories = None if categories is None else tuple(categories)
+            family = family_from_dict(item["family"] if "family" in item else _family_before(item))
+            columns.append(Column(item["name"], family, categories, item["mean"], item["scale"]))
         return cls(tuple(columns))
 
 
-def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | None) -> Table:
-    """Choose a leaf family for each column, unless ``overrides`` names one, from the rows that are ``used``.
+def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, LeafName] | None) -> Table:
+    """Choose a leaf family for each column, unless ``overrides`` has one, from the rows that are ``used``.
 
     Booleans get bernoulli leaves, text and categories categorical ones, and numbers gaussian ones.
     """
@@ -166,10 +157,10 @@ def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | No
             f"leaf must map names of columns to families, such as {{'age': 'gaussian'}}; got {overrides!r}"
         )
     overrides = dict(overrides or {})
-    for name, kind in overrides.items():
+    for name, leaf in overrides.items():
         if name not in raw.names:
             raise ValueError(f"leaf names the column {name!r}, which is not in the data ({', '.join(raw.names[:8])})")
-        check_choice(f"leaf[{name!r}]", kind, KINDS)
+        as_family(leaf, f"leaf[{name!r}]")
     columns = []
     for name, values in zip(raw.names, raw.values, strict=True):
         seen = values.take(used) if isinstance(values, Coded) else values[used]
@@ -177,38 +168,48 @@ def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, str] | No
     return Table(tuple(columns))
 
 
-def _fit_column(name: str, values: np.ndarray | Coded, kind: str | None) -> Column:
-    if kind is None:
+def _fit_column(name: str, values: np.ndarray | Coded, leaf: LeafName | None) -> Column:
+    if leaf is None:
         if _are_boolean(values):
-            return Column(name, "bernoulli", (False, True))
-        kind = "categorical" if isinstance(values, Coded) else "gaussian"
-    if kind in ("bernoulli", "categorical"):
-        known = _distinct(_coded(values))
-        if len(known) > _MAX_CATEGORIES:
-            raise ValueError(
-                f"column {name!r} has {len(known)} different values, more than {_MAX_CATEGORIES}: "
-                "leave it out if it identifies rows, or convert it to numbers"
-            )
-        if kind == "bernoulli" and len(known) <= 2:
-            return Column(name, "bernoulli", tuple(known or (0, 1)))
-        if kind == "bernoulli":
-            raise ValueError(f"leaf[{name!r}]='bernoulli' needs two different values; got {len(known)}")
-        return Column(name, "categorical", tuple(known) or ("",))
+            return Column(name, Bernoulli(), (False, True))
+        leaf = "categorical" if isinstance(values, Coded) else "gaussian"
+    if as_family(leaf).unordered:
+        return _fit_categories(name, values, leaf)
     numbers = _numbers(values, name)
-    seen = ~np.isnan(numbers)
-    if kind == "binomial":
-        largest = int(numbers[seen].max()) if seen.any() else 1
-        if (numbers[seen] < 0).any() or (numbers[seen] != np.round(numbers[seen])).any():
-            raise ValueError(f"leaf[{name!r}]='binomial' needs whole numbers of at least 0")
-        return Column(name, "binomial", n_trials=max(1, largest))
-    return Column(name, "gaussian")
+    numbers = numbers[~np.isnan(numbers)]
+    family = family_for(leaf, numbers)
+    wrong = numbers[_outside(family, numbers)]
+    if len(wrong):
+        raise ValueError(f"column {name!r} has {family.name} leaves and takes {family.domain}; got {wrong[0]:g}")
+    return Column(name, family)
 
 
-def _standardise(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
+def _fit_categories(name: str, values: np.ndarray | Coded, leaf: LeafName) -> Column:
+    known = _distinct(_coded(values))
+    if len(known) > _MAX_CATEGORIES:
+        raise ValueError(
+            f"column {name!r} has {len(known)} different values, more than {_MAX_CATEGORIES}: "
+            "leave it out if it identifies rows, or convert it to numbers"
+        )
+    family = family_for(leaf, np.arange(max(1, len(known))))
+    if len(known) > (family.n_values or 0):
+        raise ValueError(
+            f"column {name!r} has {family.name} leaves and takes {family.n_values} different values; got {len(known)}"
+        )
+    return Column(name, family, tuple(known) or ("",))
+
+
+def _scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
     seen = ~np.isnan(values)
-    if not seen.any():
+    scaling = column.family.scaling
+    if not seen.any() or scaling == "none":
         return column
+    if scaling == "range":
+        lowest, highest = float(values[seen].min()), float(values[seen].max())
+        return replace(column, mean=lowest, scale=highest - lowest if highest > lowest else 1.0)
     mean = float(np.average(values[seen], weights=weight[seen]))
+    if scaling == "scale":
+        return replace(column, scale=mean if mean > 0.0 else 1.0)
     deviation = values[seen] - mean
     scale = math.sqrt(float(np.average(deviation**2, weights=weight[seen])))
     # Columns that are almost always zero would put their few other values dozens of deviations away.
@@ -216,6 +217,21 @@ def _standardise(column: Column, values: np.ndarray, weight: np.ndarray) -> Colu
     # A constant column says nothing: its deviations are kept as they are, however the constant was rounded.
     constant = scale <= 1e-12 * max(1.0, abs(mean))
     return replace(column, mean=mean, scale=1.0 if constant else scale)
+
+
+def _outside(family: Family, values: np.ndarray) -> np.ndarray:
+    """Which numbers (N,) the family has no leaf for."""
+    return family.invalid(torch.from_numpy(values)).numpy()
+
+
+def _family_before(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The family of a column in files written before columns stored theirs."""
+    settings = {}
+    if item["kind"] == "categorical":
+        settings["n_categories"] = len(item["categories"])
+    elif item["kind"] == "binomial":
+        settings["n_trials"] = item["n_trials"]
+    return {"family": item["kind"], **settings}
 
 
 def _numbers(values: np.ndarray | Coded, name: str) -> np.ndarray:
