@@ -1,4 +1,4 @@
-"""Log-space numerics: the only place where exponentials and logarithms of densities are taken.
+"""Log-space primitives and their gradients, also where a value is 0 and its logarithm minus infinity.
 
 Shape legend, used throughout the library:
 
@@ -21,13 +21,9 @@ public arguments and results put rows first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-_CACHE_BYTES = 5 * 2**19
-_DEVICE_BYTES = 768 * 2**20
 
 
 def finite_max(x: Tensor, dim: int = -2) -> Tensor:
@@ -89,70 +85,3 @@ def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Ten
 def pair_sums(left: Tensor, right: Tensor) -> Tensor:
     """All sums of a left and a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
     return (left.unsqueeze(-2) + right.unsqueeze(-3)).flatten(-3, -2)
-
-
-def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generator) -> Tensor:
-    """Independent booleans, true with probability ``dropout`` (to the nearest 1 / 65,536), on the generator's device.
-
-    Four are cut from each random word: many times faster than drawing them one by one.
-    """
-    size = math.prod(shape)
-    words = torch.empty(-(-size // 4), dtype=torch.int64, device=generator.device)
-    words.random_(-(2**63), None, generator=generator)
-    return (words.view(torch.int16)[:size] < round(dropout * 65536) - 32768).view(tuple(shape))
-
-
-def is_recording(x: Tensor) -> bool:
-    """Whether operations are being traced or captured, so that values cannot be looked at."""
-    return torch.compiler.is_compiling() or (x.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-class Scratch:
-    """Memory that the tiles of one layer take turns in: touching fresh memory costs more than the arithmetic."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[str, Tensor] = {}
-
-    def out(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
-        """A tensor to write to, for ``out=`` of torch's functions; None (torch allocates) if it must be kept."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return None
-        size = math.prod(shape)
-        if name not in self._buffers or self._buffers[name].numel() < size:
-            self._buffers[name] = like.new_empty(size)
-        return self._buffers[name][:size].view(shape)
-
-
-def map_tiles(
-    compute: Callable[[slice, slice, Scratch], Tensor],
-    n_folds: int,
-    n_rows: int,
-    entry_bytes: int,
-    device: torch.device,
-    row_axis: int,
-) -> Tensor:
-    """Join ``compute(folds, rows, scratch)`` over blocks of folds and rows.
-
-    Blocks are chosen so that intermediates fit the cache (CPU) or a bounded memory (GPU).
-
-    Parameters
-    ----------
-    compute : callable
-        Gives the result of some folds (axis 0) and rows (axis ``row_axis``), in memory of its own.
-    n_folds, n_rows : int
-    entry_bytes : int
-        Size of the intermediates of one row of one fold.
-    """
-    budget = _CACHE_BYTES if device.type == "cpu" else _DEVICE_BYTES
-    if torch.compiler.is_compiling():
-        budget = n_folds * n_rows * entry_bytes  # the compiler fuses and tiles by itself
-    rows = max(1, min(n_rows, budget // entry_bytes))
-    folds = max(1, min(n_folds, budget // (entry_bytes * rows)))
-    scratch = Scratch()
-    parts = []
-    for first in range(0, n_folds, folds):
-        block = slice(first, min(first + folds, n_folds))
-        starts = range(0, max(n_rows, 1), rows)
-        pieces = [compute(block, slice(row, min(row + rows, n_rows)), scratch) for row in starts]
-        parts.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=row_axis))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import socratic
-from socratic import numerics
 from socratic.circuit.layout import plan_layout
 from socratic.families import Binomial, Categorical, Family
 from socratic.inference.kinds import engine_of
+from socratic.memory import Budget
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_chunks_do_not_change_results(circuit: socratic.Circuit, chunk_size: int
 def test_tiles_do_not_change_results(circuit: socratic.Circuit, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(10, 7)
     whole = circuit.log_likelihood(x)
-    monkeypatch.setattr(numerics, "_CACHE_BYTES", 200)
+    monkeypatch.setattr("socratic.memory._TILE_BYTES", Budget(200, 200))
     with torch.no_grad():
         torch.testing.assert_close(circuit.log_likelihood(x), whole)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import socratic
-from socratic import numerics
+from socratic.memory import Budget
 from tests.inference.circuits import peaky_circuit
 from tests.oracles import count_masks, enumerate_masks, topological
 
@@ -74,7 +74,7 @@ def test_tiles_and_scratch_memory_do_not_change_results(masks: str, monkeypatch:
     circuit = socratic.rat_spn(11, 3, n_sums=4, n_leaves=3, depth=3, n_repetitions=2).double()
     x = torch.randn(9, 11)
     whole = socratic.tdi(circuit, x, dropout=0.3, masks=masks)
-    monkeypatch.setattr(numerics, "_CACHE_BYTES", 3000)
+    monkeypatch.setattr("socratic.memory._TILE_BYTES", Budget(3000, 3000))
     with torch.no_grad():
         for covariance in ("exact", "independent", "upper"):
             tiled = socratic.tdi(circuit, x, dropout=0.3, masks=masks, covariance=covariance)

@@ -12,9 +12,9 @@ import socratic
 from socratic.inference import posterior_methods
 from socratic.inference.dropout import Dropout
 from socratic.inference.kinds import engine_of
-from socratic.inference.layered.log_moments import algebra
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.posterior_methods import dropout_posterior, log_moment_posterior
+from socratic.memory import Budget
 from socratic.structure.region_graph import Partition, Region, RegionGraph
 from tests.inference.circuits import peaky_circuit
 from tests.oracles import count_masks, enumerate_masks, topological
@@ -236,7 +236,7 @@ def test_blocks_and_chunks_do_not_change_results(shape: str, masks: str, monkeyp
     n_regions = circuit.leaves.n_folds
     settings = {"masks": masks, "leaf_variance": torch.rand(7, n_regions, 3, dtype=torch.float64), "root_dropout": True}
     whole = dropout_posterior(circuit, x, **settings)
-    monkeypatch.setitem(algebra._BLOCK_BYTES, "cpu", 3000)
+    monkeypatch.setattr("socratic.memory._BLOCK_BYTES", Budget(3000, 3000))
     for chunk_size in (None, 1, 3):
         parts = dropout_posterior(circuit, x, chunk_size=chunk_size, **settings)
         torch.testing.assert_close(parts.mean, whole.mean)

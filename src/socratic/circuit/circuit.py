@@ -15,8 +15,8 @@ from socratic.circuit.layout import LayerPlan, plan_layout
 from socratic.circuit.leaves import LeafLayer
 from socratic.errors import check_choice, check_count
 from socratic.families import Family, as_family, family_from_dict
-from socratic.numerics import is_recording
 from socratic.structure.region_graph import RegionGraph
+from socratic.tracing import is_recording
 
 if TYPE_CHECKING:
     from socratic.circuit.graph import Graph

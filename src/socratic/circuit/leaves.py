@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from socratic.circuit.leaf_set import LeafSet
+from socratic.draws import draw_dropped
 from socratic.families import Distribution, ExponentialFamily, Family
-from socratic.numerics import draw_dropped
 
 
 class LeafGroup(LeafSet, ABC):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.draws import draw_dropped
 from socratic.errors import check_count, check_rate
 from socratic.inference.dropout import Dropout, MaskKind
 from socratic.inference.engine import Engine
@@ -18,7 +19,7 @@ from socratic.inference.kinds import engine_of
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
-from socratic.numerics import draw_dropped, scale_dtype, sqrt_or_zero
+from socratic.numerics import scale_dtype, sqrt_or_zero
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from socratic.numerics import draw_dropped
+from socratic.draws import draw_dropped
 
 Shape = tuple[int, ...]
 

@@ -20,7 +20,7 @@ from socratic.inference.moments import class_moments
 from socratic.inference.monte_carlo import Sampling
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
-from socratic.numerics import is_recording
+from socratic.tracing import is_recording
 
 PosteriorMethod = Literal["auto", "log-moments", "expansion", "monte-carlo"]
 POSTERIOR_METHODS: tuple[PosteriorMethod, ...] = ("auto", "log-moments", "expansion", "monte-carlo")

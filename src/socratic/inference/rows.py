@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,15 +11,10 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_count
-from socratic.numerics import is_recording
+from socratic.memory import rows_at_a_time
+from socratic.tracing import is_recording
 
 Result = TypeVar("Result")
-
-_CHUNK_BYTES = {"cpu": 256 * 2**20}
-_DEVICE_CHUNK_BYTES = 3 * 2**30
-_CACHE_TERMS, _DEVICE_TERMS = 2**18, 2**26
-"""Terms looked at together: what a processor's cache holds, and what keeps a GPU busy."""
 
 
 def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
@@ -74,26 +69,9 @@ def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None
             )
 
 
-def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = None) -> int:
-    """Rows to take at a time: ``chunk_size``, or as many as a bounded memory holds.
-
-    ``like`` has the type and device, and ``entries_per_row`` counts the numbers that a query holds at once for one row.
-    """
-    if chunk_size is not None:
-        return check_count("chunk_size", chunk_size)
-    budget = _CHUNK_BYTES.get(like.device.type, _DEVICE_CHUNK_BYTES)
-    return max(1, budget // (max(1, entries_per_row) * like.dtype.itemsize))
-
-
 def map_chunks(
     query: Callable[[int, int], Result], rows: Tensor, entries_per_row: int, chunk_size: int | None
 ) -> list[Result]:
     """The results of ``query(start, stop)`` over chunks of rows; one empty chunk if there are no rows."""
     size = rows_at_a_time(rows, entries_per_row, chunk_size)
     return [query(start, min(start + size, len(rows))) for start in range(0, max(len(rows), 1), size)]
-
-
-def split_terms(sums: Tensor, n_terms: int) -> Iterable[Tensor]:
-    """Cut a list (M, ...) of sums with ``n_terms`` each into pieces whose terms are looked at together."""
-    at_once = (_CACHE_TERMS if sums.device.type == "cpu" else _DEVICE_TERMS) // n_terms
-    return sums.split(max(1, at_once))

@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from socratic.numerics import is_recording
+from socratic.tracing import is_recording
 
 
 def saturation(dtype: torch.dtype) -> float:

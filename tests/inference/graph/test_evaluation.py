@@ -9,7 +9,7 @@ import torch
 import socratic
 from socratic import Graph, Leaf, Product, Sum
 from socratic.families import Gaussian
-from socratic.inference.graph import evaluation
+from socratic.memory import Budget
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows
 from tests.oracles import evaluate
 
@@ -33,7 +33,7 @@ def test_tiles_and_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch)
     graph = socratic.rat_spn(6, 2, n_sums=3, n_leaves=3, depth=2, n_repetitions=2).to_graph()
     x = torch.randn(7, 6)
     whole, moments = graph.log_likelihood(x), socratic.tdi(graph, x)
-    monkeypatch.setattr(evaluation, "TILE_ENTRIES", 50)
+    monkeypatch.setattr("socratic.memory._GATHERED", Budget(50, 50))
     torch.testing.assert_close(graph.log_likelihood(x, chunk_size=2), whole)
     torch.testing.assert_close(socratic.tdi(graph, x).relative_covariance, moments.relative_covariance)
 

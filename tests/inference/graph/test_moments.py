@@ -305,7 +305,7 @@ def test_arguments_are_checked() -> None:
 
 
 def test_the_reason_is_the_budget_only_where_a_larger_one_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socratic.inference.graph.plan._BITS", 1)
+    monkeypatch.setattr("socratic.inference.graph.plan.MOST_BITS", 1)
     moments = socratic.tdi(crossing(), [[0.0, 0.0, 0.0]])
     assert moments.method == "bounds"
     assert moments.reason == "who shares what takes more memory than is allowed, whatever the budget"

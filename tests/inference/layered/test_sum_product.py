@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from socratic.draws import draw_dropped
 from socratic.inference.layered.sum_product import (
     log_maxima,
     log_sums,
@@ -18,7 +19,7 @@ from socratic.inference.layered.sum_product import (
     sum_products,
 )
 from socratic.inference.layered.values import Products
-from socratic.numerics import draw_dropped, pair_sums
+from socratic.numerics import pair_sums
 
 INF = math.inf
 DTYPES = [torch.float32, torch.float64]

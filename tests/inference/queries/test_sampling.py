@@ -11,6 +11,7 @@ from scipy import stats
 
 import socratic
 from socratic.families import Binomial, Categorical, Gaussian
+from socratic.memory import Budget
 from tests.inference.queries.worlds import EVIDENCE, KINDS, PRIOR, make_world
 
 N_SEEDS = 40
@@ -146,7 +147,7 @@ def test_samples_have_the_asked_shapes_and_classes() -> None:
 @pytest.mark.parametrize("kind", ["all-pairs", "graph"])
 def test_small_chunks_and_many_draws(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of every kind: rows in chunks, draws in blocks, sums in parts."""
-    monkeypatch.setattr("socratic.inference.rows._CACHE_TERMS", 64)
+    monkeypatch.setattr("socratic.memory._TERMS", Budget(64, 64))
     monkeypatch.setattr("socratic.inference.queries.sampling.rows_at_a_time", lambda *_: 7)
     world = make_world(kind, seed=2)
     drawn = socratic.conditional_sample(world.circuit, EVIDENCE.repeat(3, 0), 40, class_prior=PRIOR, chunk_size=2)

@@ -8,8 +8,8 @@ from torch import Tensor
 from socratic.circuit.graph import Graph
 from socratic.circuit.leaf_set import LeafValue
 from socratic.inference.engine import Kind, Select
-from socratic.inference.graph.evaluation import class_values, evaluate, gather, tile_size
-from socratic.inference.rows import split_terms
+from socratic.inference.graph.evaluation import class_values, evaluate, gather
+from socratic.memory import gathered_at_a_time, split_terms
 from socratic.numerics import scale_dtype
 
 
@@ -34,14 +34,9 @@ class GraphEvaluation:
         rows = self.rows[row]
         first = 0
         for batch in self.graph.leaves.leaf_batches():
-            here = (leaf >= first) & (leaf < first + len(batch.variables))
-            number, of_draw = leaf[here] - first, draw[here]
-            missing = rows[of_draw, batch.variables[number]].isnan()
-            number, of_draw = number[missing], of_draw[missing]
-            picked = {name: values[number, 0] for name, values in batch.parameter_values().items()}
-            variable = batch.variables[number]
-            rows[of_draw, variable] = value(batch.family, picked, of_draw, variable).to(rows.dtype)
-            first += len(batch.variables)
+            here = (leaf >= first) & (leaf < first + batch.n_slots)
+            batch.fill(rows, draw[here], leaf[here] - first, 0, value)
+            first += batch.n_slots
         return rows
 
     def leaf_shares(self, class_shares: Tensor) -> Tensor:
@@ -55,8 +50,8 @@ class GraphEvaluation:
         """Mean and variance (N, V) of all variables, NaN for those without leaves."""
         batches = self.graph.leaves.leaf_batches()
         variables = torch.cat([batch.variables for batch in batches])
-        means = torch.cat([batch.family.mean(batch.parameter_values()).squeeze(1) for batch in batches])
-        variances = torch.cat([batch.family.variance(batch.parameter_values()).squeeze(1) for batch in batches])
+        means = torch.cat([batch.means().squeeze(1) for batch in batches])
+        variances = torch.cat([batch.variances().squeeze(1) for batch in batches])
 
         def total(of_leaf: Tensor) -> Tensor:
             """Sum over the leaves (L, ...) of each variable."""
@@ -75,7 +70,7 @@ class GraphEvaluation:
         families = self.graph.column_families[variable]
         table = shares.new_zeros(shares.shape[1], max(family.n_values or 0 for family in families))
         batches = self.graph.leaves.leaf_batches()
-        of_batches = shares.split([len(batch.variables) for batch in batches])
+        of_batches = shares.split([batch.n_slots for batch in batches])
         for batch, of_batch in zip(batches, of_batches, strict=True):
             (leaves,) = (batch.variables == variable).nonzero(as_tuple=True)
             if len(leaves):
@@ -109,7 +104,7 @@ def _maximise(graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
     values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
     values[: graph.n_leaves] = leaves
     for block in levels.blocks:
-        for tile in block.tiles(tile_size(n_rows)):
+        for tile in block.tiles(gathered_at_a_time(n_rows, leaves.device)):
             terms = gather(values, levels.children_of(tile))
             if tile.is_sum:
                 terms += log_weights[tile.edges()].view(-1, tile.arity, 1)
@@ -119,9 +114,7 @@ def _maximise(graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
 
 def _log_density_at_modes(graph: Graph, missing: Tensor) -> Tensor:
     """Log-density (L, N) that missing variables (N, V) have at their leaves' modes, 0 for others."""
-    found = []
-    for batch in graph.leaves.leaf_batches():
-        parameters = batch.parameter_values()
-        density = batch.family.log_density(parameters, batch.family.mode(parameters).unsqueeze(-1)).squeeze(1)  # (n, 1)
-        found.append(torch.where(missing.t()[batch.variables], density, 0.0))
-    return torch.cat(found)
+    batches = graph.leaves.leaf_batches()
+    return torch.cat(
+        [torch.where(missing.t()[batch.variables], batch.log_density_at_modes(), 0.0) for batch in batches]
+    )

@@ -14,8 +14,7 @@ import torch
 
 from socratic.circuit.graph import Graph
 from socratic.circuit.graph_leaves import LeafBatch
-
-_TABLE_ENTRIES = 2**22
+from socratic.memory import table_rows
 
 Support = dict[int, int]
 """Sets of possible values, as bits, of the variables that not every value is possible for."""
@@ -61,7 +60,7 @@ def _possible_values(batch: LeafBatch) -> list[int]:
     n_values = batch.family.n_values or 0
     numbers = torch.arange(len(batch.variables), device=batch.variables.device)
     found: list[int] = []
-    for leaves in numbers.split(max(1, _TABLE_ENTRIES // n_values)):
+    for leaves in numbers.split(table_rows(n_values)):
         # Logarithms as the evaluation has them: a probability may be too small for a number without being 0.
         possible = batch.log_table(leaves).squeeze(1) > -torch.inf
         rows = np.packbits(possible.cpu().numpy(), axis=1, bitorder="little")

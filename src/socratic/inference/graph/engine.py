@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
+from socratic.draws import draw_dropped
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
 from socratic.inference.graph.descent import GraphEvaluation
@@ -17,7 +18,6 @@ from socratic.inference.graph.masks import masks_of
 from socratic.inference.graph.moments import GraphMoments
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
-from socratic.numerics import draw_dropped
 
 
 class GraphEngine(Engine):

@@ -15,10 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from socratic.circuit.graph import Graph
 from socratic.circuit.levels import Block
+from socratic.memory import gathered_at_a_time
 from socratic.numerics import finite_max, finite_or_zero, scale_dtype
-
-TILE_ENTRIES = 2**17
-"""Children gathered at once, times rows: what fits a cache."""
 
 
 def evaluate(graph: Graph, leaves: Tensor, log_weights: Tensor) -> Tensor:
@@ -53,7 +51,7 @@ class _Evaluation(torch.autograd.Function):
         values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
         values[: graph.n_leaves] = leaves
         for block in levels.blocks:
-            for tile in block.tiles(tile_size(n_rows)):
+            for tile in block.tiles(gathered_at_a_time(n_rows, values.device)):
                 terms = gather(values, levels.children_of(tile))
                 if not tile.is_sum:
                     values[tile.start : tile.stop] = terms.sum(1)
@@ -79,7 +77,7 @@ class _Evaluation(torch.autograd.Function):
         flow = gradient.clone()
         of_weights = torch.zeros_like(log_weights)
         for block in reversed(levels.blocks):
-            for tile in block.tiles(tile_size(n_rows)):
+            for tile in block.tiles(gathered_at_a_time(n_rows, values.device)):
                 numbers = levels.children_of(tile)
                 own_flow = flow[tile.start : tile.stop].clone()  # what is added to the flow must not be a view of it
                 share = own_flow.unsqueeze(1).expand(*numbers.shape, n_rows)
@@ -102,11 +100,6 @@ def _of_tile(log_weights: Tensor, tile: Block) -> Tensor:
 def gather(values: Tensor, numbers: Tensor) -> Tensor:
     """Rows of ``values`` (M, N) by numbers (n, k): (n, k, N)."""
     return values.index_select(0, numbers.flatten()).view(*numbers.shape, values.shape[1])
-
-
-def tile_size(n_rows: int) -> int:
-    """Children to gather at once."""
-    return max(1, TILE_ENTRIES // max(1, n_rows))
 
 
 def class_values(graph: Graph, values: Tensor, dtype: torch.dtype) -> Tensor:

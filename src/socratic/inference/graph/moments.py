@@ -13,12 +13,13 @@ from torch import Tensor
 from socratic.circuit.graph import Graph
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import MomentsOfRows
-from socratic.inference.graph.evaluation import evaluate, gather, tile_size, values_per_row
+from socratic.inference.graph.evaluation import evaluate, gather, values_per_row
 from socratic.inference.graph.masks import Masks, masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
 from socratic.inference.graph.sharing import sharing_of
 from socratic.inference.results import CovarianceKind, Method
 from socratic.inference.saturation import saturation
+from socratic.memory import gathered_at_a_time
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 DEFAULT_BUDGET = 200_000
@@ -157,7 +158,7 @@ class _Chunk:
         found = self.values.new_empty(self.values.shape, dtype=self.dtype)
         found[: graph.n_leaves] = 0.0 if self.leaves is None else self.leaves
         for block in levels.blocks:
-            for tile in block.tiles(tile_size(n_rows)):
+            for tile in block.tiles(gathered_at_a_time(n_rows, found.device)):
                 numbers = levels.children_of(tile)
                 below = gather(found, numbers)
                 if tile.is_sum:
@@ -185,7 +186,7 @@ class _Chunk:
                 found[item.start : item.stop] = self.leaves[item.leaves.to(device)]
                 continue
             width = item.parts.shape[1] if isinstance(item, ProductStep) else 4 * item.entry.shape[1]
-            for skip in range(0, item.stop - item.start, size := max(1, tile_size(n_rows) // width)):
+            for skip in range(0, item.stop - item.start, size := max(1, gathered_at_a_time(n_rows, device) // width)):
                 part = slice(skip, skip + size)
                 if isinstance(item, ProductStep):
                     total = _joined(gather(found, item.parts[part].to(device)))

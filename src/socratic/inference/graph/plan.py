@@ -28,11 +28,10 @@ from torch import Tensor
 from socratic.circuit.graph import Graph
 from socratic.inference.graph.masks import Masks
 from socratic.inference.graph.sharing import Sharing
+from socratic.memory import MOST_BITS
 
 _NOTHING = 0
 """The entry whose R is 0."""
-_BITS = 2**33
-"""How many bits may be spent on who shares what."""
 
 
 class Term(NamedTuple):
@@ -144,7 +143,7 @@ class _Compiler:
         source: dict[tuple[str, int], int] = {}
         groups = zip(self.first_edge, sharing.groups.tolist(), strict=True)
         group_of = {node: group for node, group in groups if group >= 0}
-        if (sum(shared) + len(group_of)) * sum(stochastic) > _BITS:
+        if (sum(shared) + len(group_of)) * sum(stochastic) > MOST_BITS:
             raise OverBudgetError("who shares what takes more memory than is allowed, whatever the budget")
         reach = [0] * len(stochastic)
         for node, random in enumerate(stochastic):

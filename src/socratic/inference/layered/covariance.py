@@ -19,7 +19,9 @@ from torch import Tensor
 
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
-from socratic.numerics import Scratch, is_recording, map_tiles, pair_products, pair_sums, sqrt_or_zero
+from socratic.memory import Scratch, map_tiles
+from socratic.numerics import pair_products, pair_sums, sqrt_or_zero
+from socratic.tracing import is_recording
 
 
 class Children(NamedTuple):

@@ -16,8 +16,8 @@ from socratic.inference.layered.leaves import fill_missing, leaf_moments, leaf_t
 from socratic.inference.layered.sum_product import log_maxima, log_sums_with_zeros
 from socratic.inference.layered.values import LogValues, Products, all_repetitions, best_repetition
 from socratic.inference.layered.walk import walk_layers
-from socratic.inference.rows import split_terms
-from socratic.numerics import Scratch, log_or_dead, map_tiles, scale_dtype
+from socratic.memory import Scratch, map_tiles, split_terms
+from socratic.numerics import log_or_dead, scale_dtype
 
 NOT_CHOSEN = -1
 
@@ -38,7 +38,9 @@ class LayeredEvaluation:
     def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
         """Fill in the missing values of D draws from the leaves that ``select`` leads to."""
         chosen = self._choose(row, classes, select)
-        return fill_missing(self.circuit.leaves, chosen, self.rows[row], value)
+        rows = self.rows[row]
+        fill_missing(self.circuit.leaves, chosen, rows, value)
+        return rows
 
     def leaf_shares(self, class_shares: Tensor) -> Tensor:
         """Shares (L, I, N) of all leaves."""

@@ -18,19 +18,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.draws import draw_dropped
 from socratic.inference.layered.values import Products
-from socratic.numerics import (
-    Scratch,
-    draw_dropped,
-    exp_shifted,
-    log_or_dead,
-    logsumexp_or_dead,
-    map_tiles,
-    pair_products,
-    pair_sums,
-)
-
-_RESCUE_ENTRIES = 2**22
+from socratic.memory import Scratch, map_tiles, table_rows
+from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
 
 
 def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
@@ -63,7 +54,7 @@ def log_sums_with_zeros(weights: Tensor, products: Products) -> Tensor:
         return torch.log(sums)
     log_weights = log_or_dead(weights)
     found = log_or_dead(sums).clone()
-    for part in lost.nonzero().split(max(1, _RESCUE_ENTRIES // weights.shape[-1])):
+    for part in lost.nonzero().split(table_rows(weights.shape[-1])):
         fold, node, row = part.unbind(-1)
         terms = products.log_terms(log_weights, fold, node, row)  # (M, K)
         found[fold, node, row] = logsumexp_or_dead(terms, dim=1).squeeze(1)

@@ -17,7 +17,8 @@ from socratic.inference.engine import Engine, Select
 from socratic.inference.kinds import engine_of
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.queries.randomness import Randomness
-from socratic.inference.rows import check_rows, map_chunks, rows_at_a_time
+from socratic.inference.rows import check_rows, map_chunks
+from socratic.memory import rows_at_a_time
 
 NO_CLASS = -1
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_BLOCK_ENTRIES = 2**22
+from socratic.memory import table_rows
 
 
 def one_hot(codes: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -29,7 +29,7 @@ def one_hot(codes: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 def pair_counts(codes: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Counts (K, K) of each pair of categories of any two columns, over the rows where both are known."""
     total = np.zeros((sum(sizes), sum(sizes)))
-    step = max(1, _BLOCK_ENTRIES // sum(sizes))
+    step = table_rows(sum(sizes))
     for start in range(0, len(codes), step):
         indicators = one_hot(codes[start : start + step], sizes)
         total += indicators.T @ indicators

@@ -14,8 +14,7 @@ from socratic.learning.structure.chow_liu import check_smoothing
 from socratic.learning.structure.columns import Families, all_categories, check_table
 from socratic.learning.structure.counts import mutual_information, pair_counts
 from socratic.learning.structure.trees import RootedTree, category_leaf, maximum_spanning_tree, tree_circuit
-
-_BLOCK_ENTRIES = 2**22
+from socratic.memory import table_rows
 
 
 def hidden_chow_liu_tree(
@@ -116,7 +115,7 @@ class HiddenTree:
             np.zeros_like(self.transitions),
             [np.zeros((n_states, e.shape[1] - 1)) for e in self.emissions],
         )
-        step = max(1, _BLOCK_ENTRIES // (codes.shape[1] * n_states))
+        step = table_rows(codes.shape[1] * n_states)
         for start in range(0, len(codes), step):
             self._add_counts(codes[start : start + step], total)
         return total

@@ -18,12 +18,12 @@ from scipy.stats import chi2
 from socratic.families import Family
 from socratic.learning.structure.columns import n_categories
 from socratic.learning.structure.counts import mutual_information, one_hot, pair_counts, sum_blocks
+from socratic.memory import table_rows
 
 _N_FEATURES = 10
 _FREQUENCY = 4.0
 _SMALLEST_SHARE = 1e-3
 """Directions with less than this share of a column's largest feature variance are rounding and noise."""
-_BLOCK_ENTRIES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def rdc(x: np.ndarray, families: Sequence[Family], rng: np.random.Generator) -> 
     n_rows = known.T @ known  # (V, V)
     strength = np.zeros((n_columns, n_columns))
     squares = np.zeros((n_columns, n_columns))  # sum of the squared canonical correlations
-    step = max(1, _BLOCK_ENTRIES // (whitened.shape[1] * width))
+    step = table_rows(whitened.shape[1] * width)
     for start in range(0, n_columns, step):
         block = slice(start, min(start + step, n_columns))
         products = whitened[:, start * width : block.stop * width].T @ whitened[:, start * width :]

@@ -22,10 +22,8 @@ from socratic.inference.layered.log_moments.sums import (
     positive,
     single_shares,
 )
+from socratic.memory import blocks
 from socratic.numerics import finite_or_zero, scale_dtype
-
-_BLOCK_BYTES = {"cpu": 32 * 2**20}
-_DEVICE_BLOCK_BYTES = 2**30
 
 
 class LogMoments(NamedTuple):
@@ -91,9 +89,8 @@ class LogMomentAlgebra:
         n_folds, n_rows, width = left.log_mean.shape
         widest = width if right is None else max(width, right.log_mean.shape[-1])
         numbers = 12 * weights.shape[1] * widest + 2 * weights.shape[2]
-        blocks = _blocks(n_folds, n_rows, numbers * weights.element_size(), weights.device)
         folds: list[LogMoments] = []
-        for fold, rows in blocks:
+        for fold, rows in blocks(n_folds, n_rows, numbers * weights.element_size(), weights.device):
             parts = [
                 self._block(
                     layer, weights[fold], left.cut(fold, r), None if right is None else right.cut(fold, r), masked
@@ -182,15 +179,6 @@ def _rescale(log_values: Tensor) -> tuple[Tensor, Tensor]:
     """Log-values relative to the largest of their region, and that scale: (F, N, S) -> (F, N, S), (F, N)."""
     shift = finite_or_zero(log_values.detach().amax(-1, keepdim=True))
     return log_values - shift, shift.squeeze(-1).to(scale_dtype(shift))
-
-
-def _blocks(n_folds: int, n_rows: int, entry_bytes: int, device: torch.device) -> list[tuple[slice, list[slice]]]:
-    """Folds and rows to take at a time."""
-    budget = _BLOCK_BYTES.get(device.type, _DEVICE_BLOCK_BYTES)
-    rows = max(1, min(n_rows, budget // entry_bytes))
-    folds = max(1, min(n_folds, budget // (entry_bytes * rows)))
-    row_blocks = [slice(first, first + rows) for first in range(0, max(n_rows, 1), rows)]
-    return [(slice(first, first + folds), row_blocks) for first in range(0, n_folds, folds)]
 
 
 def _alike(branches: list[LogMoments]) -> list[LogMoments]:

@@ -8,7 +8,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from socratic.numerics import is_recording, scale_dtype
+from socratic.numerics import scale_dtype
+from socratic.tracing import is_recording
 
 _MAX_SOBOL_DIMENSIONS = 21_201
 """The most that torch has a sequence for."""

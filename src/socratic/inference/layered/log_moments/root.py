@@ -11,21 +11,17 @@ from socratic.inference.layered.log_moments.masks import own_mask_atoms, shared_
 from socratic.inference.layered.log_moments.points import covariance_root, uniform_points
 from socratic.inference.layered.log_moments.sums import positive
 from socratic.inference.posterior import Posterior, entropy
+from socratic.memory import points_at_a_time
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
 N_POINTS = 256
 """Points of the quadrature over the class roots, half of them mirror images of the others."""
 
-_BLOCK = {"cpu": 2**19}
-_DEVICE_BLOCK = 2**24
-"""Log-likelihoods that are evaluated at a time: what a cache holds, or enough to keep a GPU busy."""
-
 
 def root_quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Posterior:
     """Posterior from the log-likelihoods of the repetitions; see :func:`quadrature`. Some rows at a time."""
     n_repetitions, n_rows, n_classes = roots.log_mean.shape
-    block = _BLOCK.get(roots.log_mean.device.type, _DEVICE_BLOCK)
-    size = max(1, block // (N_POINTS * n_repetitions * n_classes))
+    size = points_at_a_time(N_POINTS * n_repetitions * n_classes, roots.log_mean.device)
     blocks = [slice(first, first + size) for first in range(0, max(n_rows, 1), size)]
     return Posterior.concatenate([quadrature(roots.cut(slice(None), rows), log_prior, dropout) for rows in blocks])
 

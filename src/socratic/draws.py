@@ -1,0 +1,20 @@
+"""Random booleans, many at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generator) -> Tensor:
+    """Independent booleans, true with probability ``dropout`` (to the nearest 1 / 65,536), on the generator's device.
+
+    Four are cut from each random word: many times faster than drawing them one by one.
+    """
+    size = math.prod(shape)
+    words = torch.empty(-(-size // 4), dtype=torch.int64, device=generator.device)
+    words.random_(-(2**63), None, generator=generator)
+    return (words.view(torch.int16)[:size] < round(dropout * 65536) - 32768).view(tuple(shape))

@@ -1,0 +1,135 @@
+"""How much fits in memory: the one place that decides how much is computed at a time.
+
+Results never depend on it, only speed and memory do. Two things bound a piece of work: chunks of rows bound what a
+query holds in all; tiles, blocks and the like bound the intermediates of a single step, which are fastest where they
+stay in a processor's cache, or are large enough to keep a GPU busy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from socratic.errors import check_count
+
+
+class Budget(NamedTuple):
+    """What may be held at once, on a processor and on any other device."""
+
+    processor: int
+    other: int
+
+    def fits(self, size: int, device: torch.device) -> int:
+        """How many things of this size are taken at a time: one at least."""
+        return max(1, (self.processor if device.type == "cpu" else self.other) // max(1, size))
+
+
+_CHUNK_BYTES = Budget(256 * 2**20, 3 * 2**30)
+"""Everything that a query holds for a chunk of rows."""
+_TILE_BYTES = Budget(5 * 2**19, 768 * 2**20)
+"""Intermediates of a sum-product step: what is multiplied with the weights."""
+_BLOCK_BYTES = Budget(32 * 2**20, 2**30)
+"""Intermediates of a layer of log-moments, many of them small matrices for each row."""
+_POINTS = Budget(2**19, 2**24)
+"""Log-likelihoods at the points of a quadrature."""
+_TERMS = Budget(2**18, 2**26)
+"""Terms of the sums that a way down chooses from."""
+_GATHERED = Budget(2**17, 2**17)
+"""Children of the nodes of a graph, times rows."""
+_TABLE_ENTRIES = Budget(2**22, 2**22)
+"""Numbers of a table that is made in pieces, to be summed up or looked through."""
+MOST_BITS = 2**33
+"""Bits of the largest table that cannot be made in pieces: which nodes of a graph share what."""
+
+
+def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = None) -> int:
+    """Rows that a query takes at a time: ``chunk_size``, or as many as a bounded memory holds.
+
+    ``like`` has the type and device, and ``entries_per_row`` counts the numbers that a query holds at once for one row.
+    """
+    if chunk_size is not None:
+        return check_count("chunk_size", chunk_size)
+    return _CHUNK_BYTES.fits(entries_per_row * like.element_size(), like.device)
+
+
+def table_rows(entries_per_row: int) -> int:
+    """Rows of a table to make at a time."""
+    return _TABLE_ENTRIES.fits(entries_per_row, torch.device("cpu"))
+
+
+def gathered_at_a_time(n_rows: int, device: torch.device) -> int:
+    """Children of the nodes of a graph to look at together, in that many rows."""
+    return _GATHERED.fits(n_rows, device)
+
+
+def points_at_a_time(values_per_row: int, device: torch.device) -> int:
+    """Rows of a quadrature to evaluate at a time, each with that many log-likelihoods."""
+    return _POINTS.fits(values_per_row, device)
+
+
+def split_terms(sums: Tensor, n_terms: int) -> Iterable[Tensor]:
+    """Cut a list (M, ...) of sums with ``n_terms`` each into pieces whose terms are looked at together."""
+    return sums.split(_TERMS.fits(n_terms, sums.device))
+
+
+class Scratch:
+    """Memory that the tiles of one layer take turns in: touching fresh memory costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def out(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+        """A tensor to write to, for ``out=`` of torch's functions; None (torch allocates) if it must be kept."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return None
+        size = math.prod(shape)
+        if name not in self._buffers or self._buffers[name].numel() < size:
+            self._buffers[name] = like.new_empty(size)
+        return self._buffers[name][:size].view(shape)
+
+
+def map_tiles(
+    compute: Callable[[slice, slice, Scratch], Tensor],
+    n_folds: int,
+    n_rows: int,
+    entry_bytes: int,
+    device: torch.device,
+    row_axis: int,
+) -> Tensor:
+    """Join ``compute(folds, rows, scratch)`` over tiles: blocks of folds and rows whose intermediates fit in memory.
+
+    Parameters
+    ----------
+    compute : callable
+        Gives the result of some folds (axis 0) and rows (axis ``row_axis``), in memory of its own.
+    n_folds, n_rows : int
+    entry_bytes : int
+        Size of the intermediates of one row of one fold.
+    """
+    scratch = Scratch()
+    parts = []
+    for folds, tiles in _cut(_TILE_BYTES, n_folds, n_rows, entry_bytes, device):
+        pieces = [compute(folds, rows, scratch) for rows in tiles]
+        parts.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=row_axis))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def blocks(n_folds: int, n_rows: int, entry_bytes: int, device: torch.device) -> list[tuple[slice, list[slice]]]:
+    """Folds of a layer of log-moments to take at a time, and for each of them the rows."""
+    return _cut(_BLOCK_BYTES, n_folds, n_rows, entry_bytes, device)
+
+
+def _cut(
+    budget: Budget, n_folds: int, n_rows: int, entry_bytes: int, device: torch.device
+) -> list[tuple[slice, list[slice]]]:
+    """Cut into pieces of as many rows as fit, and then of as many folds."""
+    rows, folds = n_rows, n_folds
+    if not torch.compiler.is_compiling():  # a compiler fuses and tiles by itself
+        rows = max(1, min(n_rows, budget.fits(entry_bytes, device)))
+        folds = max(1, min(n_folds, budget.fits(entry_bytes * rows, device)))
+    of_rows = [slice(row, min(row + rows, n_rows)) for row in range(0, max(n_rows, 1), max(rows, 1))]
+    return [(slice(fold, min(fold + folds, n_folds)), of_rows) for fold in range(0, n_folds, max(folds, 1))]
