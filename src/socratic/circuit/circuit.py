@@ -105,7 +105,7 @@ class Circuit(CircuitModule):
         """
         layers, branches = self.inner_layers(), self.root_branches()
         weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
-        if not is_recording(weights.roots[0]):
+        if not is_recording(weights.roots[0]) and _any_subnormal([*weights.layers, *weights.roots]):
             _warn_of_lost_weights("layers", layers, weights.layers)
             _warn_of_lost_weights("roots", branches, weights.roots)
         return weights
@@ -157,11 +157,15 @@ class Circuit(CircuitModule):
         )
 
 
+def _any_subnormal(weights: list[Tensor]) -> bool:
+    """Whether any weight is below what its type holds; asks a GPU for one answer, not for one a layer."""
+    smallest = torch.stack([values.detach().amin() for values in weights]).amin()
+    return bool(smallest < torch.finfo(smallest.dtype).tiny)
+
+
 def _warn_of_lost_weights(name: str, layers: list[SumProductLayer], weights: list[Tensor]) -> None:
     for number, (layer, values) in enumerate(zip(layers, weights, strict=True)):
         smallest = torch.finfo(values.dtype).tiny
-        if values.detach().amin() >= smallest:
-            continue
         lost = (values < smallest) & (layer.logits > -torch.inf)  # a logit of minus infinity is meant to be no edge
         if lost.any():
             remedy = "" if values.dtype == torch.float64 else "; circuit.double() keeps them down to 1e-308"
