@@ -58,6 +58,21 @@ def test_real_program(folder: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
+def test_mistakes_are_found_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,a\n1,2\n")
+    code = f"""
+import sys
+from socratic.cli.app import main
+try:
+    main(["predict", "model", {str(tmp_path / "data.csv")!r}, "-o", {str(tmp_path / "out.csv")!r}])
+except SystemExit as stop:
+    print(stop.code, sorted({{"torch", "sklearn", "pandas"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "more than one column 'a'" in done.stderr
+    assert done.stdout.strip() == "2 []"
+
+
 def test_real_program_on_a_mistake() -> None:
     done = finished(launch("predict", "no-model", "no-data.csv", "-o", "out.csv"))
     assert "no file no-data.csv" in assert_one_line(done)

@@ -84,7 +84,9 @@ def test_unknown_categories_are_missing_with_one_warning() -> None:
     strange["colour"] = "purple"
     missing = frame.iloc[:5].copy()
     missing["colour"] = None
-    with pytest.warns(UserWarning, match=r"taken as missing: 5 in 1 column\(s\), such as 'purple' in 'colour'") as record:
+    with pytest.warns(
+        UserWarning, match=r"taken as missing: 5 in 1 column\(s\), such as 'purple' in 'colour'"
+    ) as record:
         found = model.predict_proba(strange)
     assert len(record) == 1
     np.testing.assert_allclose(found, model.predict_proba(missing))

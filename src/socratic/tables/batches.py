@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from socratic.errors import DataFileError, import_extra
 from socratic.tables import cells
-from socratic.tables.columns import Table
 from socratic.tables.raw import Coded, RawTable, encode_dictionary
+
+if TYPE_CHECKING:
+    from socratic.tables.columns import Table
 
 Kind = Literal["number", "boolean", "text"]
 

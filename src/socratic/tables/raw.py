@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from socratic.errors import import_extra
 
@@ -160,6 +159,8 @@ def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
 
 
 def _array_table(x: Any, estimator: Any) -> RawTable:
+    from sklearn.utils.validation import check_array
+
     array = x if hasattr(x, "dtype") else np.asarray(x)
     if not np.ndim(array):
         raise ValueError(f"X must be an array of numbers or a data frame; got {type(x).__name__}")
