@@ -245,5 +245,8 @@ class LeafLayer(nn.Module):
 
 
 def _total(values: list[Tensor]) -> Tensor:
-    """Sum over groups, without a copy in the common case of one."""
-    return values[0] if len(values) == 1 else torch.stack(values).sum(0)
+    """Sum over groups, one after the other: stacked first, they would be written and read once more."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
