@@ -88,6 +88,7 @@ _HOMES = {
     "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
     "socratic.errors": ("CalibrationWarning", "DataFileError", "ModelFileError"),
     "socratic.estimators": (
+        "Answer",
         "CircuitClassifier",
         "CircuitDensity",
         "CircuitOutlierDetector",

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from socratic.estimators import CircuitClassifier, load_classifier
-from socratic.inference.posterior import class_shares
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
 
@@ -85,10 +84,10 @@ class Scorer:
             before = self.unknown.get(name, Unknown(0, found.example))
             self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
         x = torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
-        doubt = model._uncertainty(x)
-        shares = class_shares(model._log_joint(x), model._log_prior(model.circuit_)).double().cpu().numpy()
+        answer = model.answer_rows(x)
+        doubt = answer.uncertainty
         refused = doubt.p_value <= model.rejection_rate
-        return Answers(shares, doubt.std, doubt.entropy, doubt.log_likelihood, doubt.p_value, refused)
+        return Answers(answer.probabilities, doubt.std, doubt.entropy, doubt.log_likelihood, doubt.p_value, refused)
 
     def __call__(self, batch: Any, start: int = 0) -> Any:
         """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""

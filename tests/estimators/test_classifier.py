@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,13 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
 from socratic.errors import ModelFileError
-from socratic.estimators import CircuitClassifier, load_classifier
+from socratic.estimators import (
+    CircuitClassifier,
+    CircuitDensity,
+    CircuitOutlierDetector,
+    classification,
+    load_classifier,
+)
 from socratic.tables.raw import raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 8, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
@@ -265,3 +274,43 @@ def test_rejection_is_calibrated_on_digits() -> None:
         unknown.append(model.reject(patches).mean())
     assert abs(np.mean(known) - 0.05) < 0.01
     assert np.mean(unknown) >= 0.95
+
+
+def test_every_answer_is_a_view_of_one(iris_model: tuple[CircuitClassifier, np.ndarray, np.ndarray]) -> None:
+    model, x, _ = iris_model
+    answer = model.answer(x)
+    np.testing.assert_array_equal(answer.probabilities, model.predict_proba(x))
+    for field in dataclasses.fields(answer.uncertainty):
+        found, expected = (getattr(doubt, field.name) for doubt in (answer.uncertainty, model.uncertainty(x)))
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(model.reject(x), answer.uncertainty.p_value <= model.rejection_rate)
+
+
+def test_answers_take_one_encoding_and_one_evaluation(
+    iris_model: tuple[CircuitClassifier, np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x, _ = iris_model
+    counts: Counter[str] = Counter()
+
+    def counted(home: Any, name: str) -> None:
+        original = getattr(home, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(home, name, call)
+
+    counted(type(model.table_), "encode")
+    counted(type(model.circuit_), "log_likelihood")
+    counted(classification, "circuit_posterior")
+    model.predict_or_reject(x)
+    assert counts == {"encode": 1, "log_likelihood": 1, "circuit_posterior": 1}
+
+
+@pytest.mark.parametrize("estimator", [CircuitClassifier, CircuitDensity, CircuitOutlierDetector])
+def test_help_describes_every_parameter(estimator: type) -> None:
+    text = estimator.__doc__ or ""
+    assert "{parameters}" not in text
+    for name in estimator().get_params():
+        assert re.search(rf"^{name} : .+\n    \S", text, re.MULTILINE), name

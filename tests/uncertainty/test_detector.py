@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from socratic.errors import ModelFileError
-from socratic.uncertainty.detector import DETECTORS, SCORES, Detector, Surprise, fit_detector
+from socratic.uncertainty.answers import Uncertainty
+from socratic.uncertainty.detector import DETECTORS, Detector, Surprise, fit_detector
 from socratic.uncertainty.metrics import auroc
+from socratic.uncertainty.scores import SCORES, score_rows
 from socratic.uncertainty.synthetic import MAX_ROWS, synthetic_shifts
 
 Arrays = dict[str, np.ndarray]
@@ -173,8 +175,8 @@ def test_errors_name_the_argument() -> None:
     known, ones = rows(rng, 30), np.ones(30)
     with pytest.raises(ValueError, match="kind must be one of 'combined', 'log_likelihood', 'entropy'; got 'best'"):
         fit_detector("best", known, [], known, ones, ones)
-    with pytest.raises(ValueError, match=r"reference must hold scores named .*; 'entropy' is missing"):
-        fit_detector("combined", {"log_likelihood": ones}, [], known, ones, ones)
+    with pytest.raises(ValueError, match=r"calibration must hold scores named .*; 'entropy' is missing"):
+        fit_detector("combined", known, [], {"log_likelihood": ones}, ones, ones)
     with pytest.raises(ValueError, match=r"the weights of reference\['log_likelihood'\] must have the shape \(30,\)"):
         fit_detector("combined", known, [], known, np.ones(4), ones)
     with pytest.raises(ValueError, match=r"scores must hold scores named .*; 'log_likelihood' is missing"):
@@ -230,3 +232,24 @@ def test_bad_shift_arguments_are_named() -> None:
         synthetic_shifts(np.ones(3), np.ones(3, dtype=bool), rng)
     with pytest.raises(ValueError, match=r"continuous must hold a boolean for each of 3 columns; got float64 of shape"):
         synthetic_shifts(np.ones((4, 3)), np.ones(3), rng)
+
+
+def test_a_score_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New detectors use it; those fitted before are read and asked as before."""
+    rng = np.random.default_rng(10)
+
+    def doubt(n: int) -> Uncertainty:
+        mean = rng.dirichlet(np.ones(3), n)
+        return Uncertainty(mean, mean, rng.random(n), rng.random(n), rng.random(n), np.full(n, np.nan))
+
+    known, shifted, new = doubt(50), doubt(50), doubt(20)
+    before = fit_detector(
+        "combined", score_rows(known), [score_rows(shifted)], score_rows(known), np.ones(50), np.ones(50)
+    )
+    asked = before.p_value(score_rows(new))
+    monkeypatch.setitem(SCORES, "mutual_information", lambda doubt: doubt.mutual_information)
+    after = fit_detector(
+        "combined", score_rows(known), [score_rows(shifted)], score_rows(known), np.ones(50), np.ones(50)
+    )
+    assert set(after.weights) == {"log_likelihood", "entropy", "mutual_information"}
+    np.testing.assert_array_equal(Detector.from_state(*before.to_state()).p_value(score_rows(new)), asked)

@@ -18,8 +18,9 @@ from socratic.circuit.storage import restore_circuit
 from socratic.families import Gaussian
 from socratic.images import Augmentation, Images, PixelEncoder
 from socratic.learning import Epoch, Rows, TrainingSettings, fit_gradient, initialise_leaves
-from socratic.uncertainty.detector import Detector, Scores, fit_detector
+from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.rates import choose_rate
+from socratic.uncertainty.scores import Scores
 from socratic.uncertainty.synthetic import synthetic_shifts
 from socratic_experiments.normalisation import rows_of
 from socratic_experiments.settings import CircuitRecipe

@@ -1,8 +1,9 @@
 """scikit-learn estimators."""
 
-from socratic.estimators.classifier import CircuitClassifier, Uncertainty
+from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.estimators.storage import load_classifier
+from socratic.uncertainty.answers import Answer, Uncertainty
 
-__all__ = ["CircuitClassifier", "CircuitDensity", "CircuitOutlierDetector", "Uncertainty", "load_classifier"]
+__all__ = ["Answer", "CircuitClassifier", "CircuitDensity", "CircuitOutlierDetector", "Uncertainty", "load_classifier"]

@@ -6,19 +6,23 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
 from socratic.estimators.learned import LEARNED, check_whole_weights, learn_graph
+from socratic.estimators.preparation import Parts
 from socratic.families import Family
+from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
-from socratic.learning.settings import Epoch, History, Rows
+from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 from socratic.tables.columns import Table
 
 STRUCTURES = ("random", "spatial", *LEARNED)
@@ -76,8 +80,7 @@ def fit_circuit(
     settings: Any,
     table: Table,
     n_classes: int,
-    train: Rows,
-    validation: Rows | None,
+    parts: Parts,
     trainer: Callable[[Training], History],
     seed: int,
 ) -> tuple[Circuit | Graph, History]:
@@ -85,6 +88,7 @@ def fit_circuit(
 
     A learned circuit has an empty history.
     """
+    train, validation = parts.train, parts.validation
     device = choose_device(settings.device)
     if settings.structure in LEARNED:
         graph = learn_graph(settings.structure, table, train, seed)
@@ -107,6 +111,29 @@ def fit_circuit(
         history = trainer(Training(circuit, train.to(device), held_out, sizes, progress))
     full_precision(circuit)
     return circuit, history
+
+
+def train_by_gradient(
+    job: Training, settings: Any, log_prior: Tensor, seed: int, *, patience: int | None, **objective: float
+) -> History:
+    """Train a circuit by gradient steps, as the attributes of ``settings``, an estimator, say."""
+    training = TrainingSettings(
+        n_epochs=job.sizes.n_epochs,
+        batch_size=job.sizes.batch_size,
+        learning_rate=settings.learning_rate,
+        patience=None if job.validation is None else patience,
+        seed=seed,
+        **objective,
+    )
+    return fit_gradient(
+        job.circuit,
+        job.train,
+        training,
+        log_prior,
+        validation=job.validation,
+        checkpoint=None if settings.checkpoint is None else Path(settings.checkpoint),
+        progress=job.progress,
+    )
 
 
 def check_structure(settings: Any, weight: np.ndarray) -> None:

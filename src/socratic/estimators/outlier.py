@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import OutlierMixin
 
-from socratic.estimators.building import check_structure, threads
-from socratic.estimators.density import fit_density, log_density, split_density
-from socratic.estimators.preparation import prepare
+from socratic.estimators.density import DensityBase
 from socratic.estimators.rejection import RejectionMixin
-from socratic.estimators.settings import check_settings
 from socratic.families import LeafName
-from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.uncertainty.conformal import Conformal
 
 
-class CircuitOutlierDetector(RejectionMixin, OutlierMixin, BaseEstimator):
+class CircuitOutlierDetector(RejectionMixin, OutlierMixin, DensityBase):
     """Outlier detection by the density of a probabilistic circuit.
 
-    Parameters
+    {parameters}
+
+    Attributes
     ----------
-    rejection_rate : float
-        Share of familiar rows that ``predict`` calls outliers, at most.
-    calibration_fraction : float
-        Share of rows held out to calibrate that.
-    structure, image_shape
-        See :class:`~socratic.estimators.density.CircuitDensity`.
-    n_sums, depth, n_repetitions, leaf, optimiser, n_epochs, batch_size, learning_rate, validation_fraction
-        See :class:`~socratic.estimators.density.CircuitDensity`.
-    checkpoint, verbose, n_jobs, random_state, device
-        See :class:`~socratic.estimators.density.CircuitDensity`.
+    offset_ : float
+        The log-density below which rows are outliers.
+    conformal_ : Conformal
+        The scores of the calibration rows.
+    calibrated_ : bool
+        Whether enough rows were held out to keep ``rejection_rate``.
+    n_calibration_ : int
+        How many that were.
+    circuit_ : Circuit or Graph
+        Of one class.
+    table_ : Table
+        How columns are encoded.
+    history_ : History
+        Losses of each epoch.
+    n_iter_ : int
+        Epochs.
     """
+
+    conformal_: Conformal
 
     def __init__(
         self,
@@ -85,30 +88,23 @@ class CircuitOutlierDetector(RejectionMixin, OutlierMixin, BaseEstimator):
 
         A ``CalibrationWarning`` says if too few rows can be held out to keep ``rejection_rate``.
         """
-        check_settings(self)
-        raw = check_columns(self, X, reset=True)
-        weight = check_weights(sample_weight, X)
-        check_structure(self, weight)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        prepared = prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, self.leaf)
-        split = split_density(self, prepared.labels, self.calibration_fraction, rng)
-        held = np.sort(np.concatenate([split.reference, split.calibration]))  # one score needs no reference
-        self.table_, parts = prepared.divide(replace(split, reference=held[:0], calibration=held))
-        self.n_calibration_ = len(held)
-        with threads(self.n_jobs):
-            self.circuit_, self.history_ = fit_density(self, self.table_, parts, int(rng.integers(2**31 - 1)))
-            judged = parts.calibration if len(held) else parts.train
-            scores = -log_density(self.circuit_, self.table_, judged.x.to(self.circuit_.device, self.circuit_.dtype))
-        self.conformal_ = Conformal.fit(scores, judged.weight.double().numpy())
-        self.offset_ = -self.conformal_.threshold(self.rejection_rate)
-        self.n_iter_ = len(self.history_.epochs)
+        raw, weight = self._check_rows(X, sample_weight)
+        rng = self._generator()
+        labels = np.zeros(len(weight), dtype=np.int64)
+        parts = self._prepare(raw, labels, weight, rng, calibration=self.calibration_fraction)
+        self._fit_density(parts, rng)
+        self.n_calibration_ = len(parts.calibration)
+        rows = parts.calibration if self.n_calibration_ else parts.train
+        x = rows.x.to(self.circuit_.device, self.circuit_.dtype)
+        scores = -self._log_density(x, self._log_joint(x))
+        self.conformal_ = Conformal.fit(scores, rows.weight.double().numpy())
         self._warn_unless_calibrated()
         return self
 
-    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
-        """log p(x) of each row: higher is more normal."""
-        check_is_fitted(self)
-        return log_density(self.circuit_, self.table_, encode_rows(self, X))
+    @property
+    def offset_(self) -> float:
+        """The log-density below which rows are outliers, at the present ``rejection_rate``."""
+        return -self.conformal_.threshold(self._rate())
 
     def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
         """Negative for outliers."""
@@ -126,9 +122,3 @@ class CircuitOutlierDetector(RejectionMixin, OutlierMixin, BaseEstimator):
 
     def _conformal(self) -> Conformal:
         return self.conformal_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        return tags

@@ -121,14 +121,24 @@ def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping
 
 
 def split_rows(
-    labels: np.ndarray, validation_fraction: float, calibration_fraction: float, rng: np.random.Generator
+    labels: np.ndarray, rng: np.random.Generator, *, validation: float, calibration: float, reference: float
 ) -> Split:
-    """Hold rows out at random, class by class, a third of the calibration rows as the reference.
+    """Hold rows out at random, class by class.
 
     Every class keeps at least half of its rows, and one, for training. Parts too small to be worth it stay empty.
+
+    Parameters
+    ----------
+    labels : ndarray (N,)
+        The class of each row.
+    rng : Generator
+    validation, calibration : float
+        Shares of the rows to stop on, and to calibrate on.
+    reference : float
+        Share of the latter to choose by.
     """
     n = len(labels)
-    sizes = [round(validation_fraction * n), round(calibration_fraction * n)]
+    sizes = [round(validation * n), round(calibration * n)]
     sizes = [size if size >= MIN_HELD_OUT else 0 for size in sizes]
     if not any(sizes):  # nothing random then: weights and copies cannot make a difference
         nothing = np.empty(0, dtype=int)
@@ -145,9 +155,9 @@ def split_rows(
         parts[2].extend(members[stops[0] : stops[1]])
         parts[0].extend(members[stops[1] :])
     held = rng.permutation(parts[2]).astype(int)
-    third = len(held) // 3
-    train, validation = (np.array(sorted(part), dtype=int) for part in parts[:2])
-    return Split(train, validation, np.sort(held[:third]), np.sort(held[third:]))
+    first = int(reference * len(held))
+    train, stop = (np.array(sorted(part), dtype=int) for part in parts[:2])
+    return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]))
 
 
 def _digests(codes: np.ndarray, *more: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ class RejectionMixin:
 
     rejection_rate: float
     n_calibration_: int
+    """Rows that were held out to calibrate on."""
 
     @property
     def calibrated_(self) -> bool:
@@ -24,14 +25,16 @@ class RejectionMixin:
         """What p-values compare with."""
         raise NotImplementedError
 
-    def _warn_unless_calibrated(self) -> None:
+    def _rate(self) -> float:
+        return check_rate("rejection_rate", self.rejection_rate)
+
+    def _warn_unless_calibrated(self, stacklevel: int = 3) -> None:
         problem = self._calibration_problem()
         if problem is not None:
-            warnings.warn(problem, CalibrationWarning, stacklevel=3)
+            warnings.warn(problem, CalibrationWarning, stacklevel=stacklevel)
 
     def _calibration_problem(self) -> str | None:
-        rate = check_rate("rejection_rate", self.rejection_rate)
-        conformal, n_rows = self._conformal(), self.n_calibration_
+        rate, conformal, n_rows = self._rate(), self._conformal(), self.n_calibration_
         needed = f"at least {math.ceil(1.0 / rate - 1e-9) - 1}" if rate > 0.0 else "some"
         remedy = "fit more rows, or hold out more of them with calibration_fraction"
         if not n_rows:

@@ -221,7 +221,7 @@ def _scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
 
 def _outside(family: Family, values: np.ndarray) -> np.ndarray:
     """Which numbers (N,) the family has no leaf for."""
-    return family.invalid(torch.from_numpy(values)).numpy()
+    return family.invalid(torch.tensor(values)).numpy()
 
 
 def _family_before(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike
 
 from socratic.errors import ModelFileError, check_choice
 from socratic.uncertainty.conformal import Conformal, check_weighted
+from socratic.uncertainty.scores import SCORES, Scores
 
-SCORES = ("log_likelihood", "entropy")
-DETECTORS = ("combined", *SCORES)
-Scores = Mapping[str, np.ndarray]
-"""Scores (N,) of rows by name, higher is more unusual: log_likelihood (negated) and entropy."""
-
+COMBINED = "combined"
+"""The detector that uses all scores; any other is called by the one score it uses."""
+DETECTORS = (COMBINED, *SCORES)
 MIN_REFERENCE = 20
 """With fewer reference rows than this, scores weigh the same."""
 _TAIL = 0.25
@@ -64,7 +63,7 @@ class Surprise:
         below = np.cumsum(reference.weights)
         quantile = reference.scores[np.searchsorted(below, (1.0 - _TAIL) * below[-1])]
         tail = scores > quantile
-        # Where the rows say nothing of the tail, a nat of the score, which both scores are in, is a nat of surprise.
+        # Where the rows say nothing of the tail, a nat of the score, which all scores are in, is a nat of surprise.
         slope = 1.0 / np.average(scores[tail] - quantile, weights=weights[tail]) if tail.any() else 1.0
         return cls(knots, -np.log(reference.p_value(knots)), math.log1p(below[-1]), float(slope))
 
@@ -84,9 +83,10 @@ class Detector:
     Attributes
     ----------
     kind : str
-        One of ``DETECTORS``: the combination, or the one score that is used as it is.
+        ``"combined"``, or the name of the one score that is used as it is.
     worth : dict of float
-        What each score is worth: its AUROC - 0.5, at least 0, on average over the synthetic shifts.
+        What each score is worth, by name: its AUROC - 0.5, at least 0, on average over the synthetic shifts. There may
+        be other scores today than when it was fitted.
     weights : dict of float
         The weight of each score; they sum to 1.
     surprises : dict of Surprise
@@ -103,10 +103,10 @@ class Detector:
 
     def score(self, scores: Scores) -> np.ndarray:
         """Unusualness (N,) of rows, from their scores; higher is more unusual."""
-        _check_names("scores", scores, (self.kind,) if self.kind in SCORES else SCORES)
-        if self.kind in SCORES:
+        _check_names("scores", scores, tuple(self.weights) if self.kind == COMBINED else (self.kind,))
+        if self.kind != COMBINED:
             return np.asarray(scores[self.kind], dtype=np.float64)
-        parts = [self.weights[name] * self.surprises[name](scores[name]) for name in SCORES]
+        parts = [weight * self.surprises[name](scores[name]) for name, weight in self.weights.items()]
         return np.sum(parts, axis=0)
 
     def p_value(self, scores: Scores) -> np.ndarray:
@@ -126,15 +126,15 @@ class Detector:
     def from_state(cls, arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Detector:
         """Rebuild the detector of :meth:`to_state`."""
         try:
-            check_choice("kind", config["kind"], DETECTORS)
+            weights = {str(name): float(weight) for name, weight in config["weights"].items()}
+            check_choice("kind", config["kind"], (COMBINED, *weights))
+            worth = {name: float(config["worth"][name]) for name in weights}
             surprises = {
                 name: Surprise(arrays[f"{name}.knots"], arrays[f"{name}.values"], *map(float, config["tails"][name]))
-                for name in SCORES
+                for name in weights
             }
-            worth = {name: float(config["worth"][name]) for name in SCORES}
-            weights = {name: float(config["weights"][name]) for name in SCORES}
             calibration = Conformal.fit(arrays["calibration.scores"], arrays["calibration.weights"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"the detector of the model cannot be read ({error}); save the model again") from error
         return cls(config["kind"], worth, weights, surprises, calibration)
 
@@ -152,39 +152,40 @@ def fit_detector(
     Parameters
     ----------
     kind : str
-        One of ``DETECTORS``.
+        ``"combined"``, or the name of a score.
     reference : Scores (n,)
         Of held-out rows, to scale and weigh the scores by.
     shifted : sequence of Scores
-        Of synthetic shifts of the reference rows, one for each.
+        Of synthetic shifts of the reference rows, one for each, by the same names.
     calibration : Scores (m,)
         Of other held-out rows, to compare with.
     reference_weight, calibration_weight : np.ndarray (n,), (m,)
         As in :meth:`Conformal.fit`.
     """
-    check_choice("kind", kind, DETECTORS)
-    for label, scores in (("reference", reference), ("calibration", calibration), *(("shifted", s) for s in shifted)):
-        _check_names(label, scores, SCORES)
-    checked = {name: check_weighted(f"reference[{name!r}]", reference[name], reference_weight) for name in SCORES}
-    surprises = {name: Surprise.fit(*checked[name]) for name in SCORES}
-    sets = [scores for scores in shifted if len(scores[SCORES[0]])]
-    total = float(checked[SCORES[0]][1].sum())
-    worth = dict.fromkeys(SCORES, 0.0)
+    names = tuple(reference)
+    check_choice("kind", kind, (COMBINED, *names))
+    for label, scores in (("calibration", calibration), *(("shifted", s) for s in shifted)):
+        _check_names(label, scores, names)
+    checked = {name: check_weighted(f"reference[{name!r}]", reference[name], reference_weight) for name in names}
+    surprises = {name: Surprise.fit(*checked[name]) for name in names}
+    sets = [scores for scores in shifted if len(scores[names[0]])]
+    total = float(checked[names[0]][1].sum())
+    worth = dict.fromkeys(names, 0.0)
     if total > 0.0 and sets:
         for name, (values, counts) in checked.items():
             areas = [_area(values, counts, np.asarray(other[name], dtype=np.float64)) for other in sets]
             worth[name] = float(np.mean(np.maximum(np.array(areas) - 0.5, 0.0)))
-    weights = _weights(kind, worth, total, [len(scores[SCORES[0]]) for scores in sets])
+    weights = _weights(kind, worth, total, [len(scores[names[0]]) for scores in sets])
     detector = Detector(kind, worth, weights, surprises, Conformal.fit([]))
     return replace(detector, calibration=Conformal.fit(detector.score(calibration), calibration_weight))
 
 
 def _weights(kind: str, worth: Mapping[str, float], n_reference: float, sizes: Sequence[int]) -> dict[str, float]:
     """Weights of the scores, which sum to 1."""
-    if kind in SCORES:
-        return {name: float(name == kind) for name in SCORES}
+    if kind != COMBINED:
+        return {name: float(name == kind) for name in worth}
     if n_reference < MIN_REFERENCE or not sizes:
-        return dict.fromkeys(SCORES, 1.0 / len(SCORES))
+        return dict.fromkeys(worth, 1.0 / len(worth))
     n_shifted = float(np.mean(sizes))
     # Of the area under the ROC curve of a score that tells nothing.
     error = math.sqrt((n_reference + n_shifted + 1.0) / (12.0 * n_reference * n_shifted))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitOutlierDetector
-from socratic.estimators.settings import CHECKS
+from socratic.estimators.parameters import PARAMETERS
 
 ESTIMATORS = [CircuitClassifier, CircuitDensity, CircuitOutlierDetector]
 ODD: list[Any] = ["nonsense", None, [], ["a"], -1, float("nan"), 1e400, {}, True, object()]
@@ -44,7 +44,7 @@ def test_bad_arguments_are_named(estimator: type, value: Any) -> None:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_parameter_has_its_check(estimator: type) -> None:
-    assert estimator().get_params().keys() <= CHECKS.keys()
+    assert estimator().get_params().keys() <= PARAMETERS.keys()
 
 
 def test_priors_must_be_numbers() -> None:

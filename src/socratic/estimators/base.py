@@ -1,0 +1,71 @@
+"""What every estimator shares: a circuit, how data become its rows, and densities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
+from socratic.estimators.parameters import PARAMETERS, Parameter, check_parameters, described
+from socratic.learning.settings import History
+
+
+class CircuitEstimator(BaseEstimator):
+    """A scikit-learn estimator around a circuit.
+
+    A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`. Where its
+    docstring says ``{parameters}``, its constructor's arguments are described.
+    """
+
+    _parameters: ClassVar[Mapping[str, Parameter]] = PARAMETERS
+    """What the constructor's arguments are, by name."""
+
+    circuit_: Circuit | Graph
+    history_: History
+    n_iter_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__doc__:  # python -OO strips docstrings
+            cls.__doc__ = described(cls, cls._parameters)
+
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """log p(x) of each row, in the units of the data: (N,)."""
+        check_is_fitted(self)
+        return np.concatenate([self._log_density(x, self._log_joint(x)) for x in self._batches(X)])
+
+    def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
+        """The data as rows (n, V) that the circuit reads, in its type and on its device, some at a time."""
+        raise NotImplementedError
+
+    def _log_volume(self, x: Tensor) -> np.ndarray | float:
+        """By how much log-densities of such rows (n, V) exceed those in the units of the data: (n,)."""
+        raise NotImplementedError
+
+    def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
+        """Log-probabilities of the classes (C,); a density has one class."""
+        return torch.zeros(1, dtype=circuit.dtype, device=circuit.device)
+
+    @torch.no_grad()
+    def _log_joint(self, x: Tensor) -> Tensor:
+        """log p(x, class) of rows (n, V): (n, C)."""
+        return self.circuit_.log_likelihood(x) + self._log_prior(self.circuit_)
+
+    def _log_density(self, x: Tensor, log_joint: Tensor) -> np.ndarray:
+        """log p(x) of rows (n, V), in the units of the data: (n,)."""
+        return torch.logsumexp(log_joint.double(), 1).cpu().numpy() - self._log_volume(x)
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, self._parameters)
+
+    def _generator(self) -> np.random.Generator:
+        """The source of everything random in ``fit``."""
+        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))

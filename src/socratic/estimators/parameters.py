@@ -1,0 +1,224 @@
+"""The constructor arguments of estimators: what each is for, and what it may hold, whichever estimator takes it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from socratic.errors import check_choice, check_count, check_rate
+from socratic.estimators.building import STRUCTURES, check_image_shape, choose_device
+from socratic.estimators.posterior import POSTERIORS
+from socratic.inference.dropout import MASK_KINDS
+from socratic.uncertainty.detector import DETECTORS
+
+OPTIMISERS = ("em", "adam")
+_WIDTH = 112
+
+Check = Callable[[str, Any], Any]
+"""Takes the name and the value of an argument, and raises a ``ValueError`` that names both unless it will do."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A constructor argument.
+
+    Attributes
+    ----------
+    kind : str
+        What it may hold, in words.
+    text : str
+        What it is for.
+    check : callable
+    """
+
+    kind: str
+    text: str
+    check: Check
+
+
+def check_parameters(estimator: Any, parameters: Mapping[str, Parameter]) -> None:
+    """Raise unless an estimator can be fitted with the arguments it was made with."""
+    for name, value in estimator.get_params(deep=False).items():
+        parameters[name].check(name, value)
+
+
+def described(estimator: type, parameters: Mapping[str, Parameter]) -> str:
+    """The docstring of an estimator, with its arguments described where it says ``{parameters}``."""
+    names = [name for name in inspect.signature(estimator).parameters if name in parameters]
+    section = ["Parameters", "----------"]
+    for name in names:
+        section.append(f"{name} : {parameters[name].kind}")
+        section += textwrap.wrap(parameters[name].text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return inspect.cleandoc(estimator.__doc__ or "").replace("{parameters}", "\n".join(section))
+
+
+def one_of(*allowed: str) -> Check:
+    """One of some names."""
+    return lambda name, value: check_choice(name, value, allowed)
+
+
+def or_auto(check: Check) -> Check:
+    """What ``check`` lets pass, or "auto"."""
+    return lambda name, value: check_choice(name, value, ("auto",)) if isinstance(value, str) else check(name, value)
+
+
+def or_none(check: Check) -> Check:
+    """What ``check`` lets pass, or None."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def whole(minimum: int) -> Check:
+    """A whole number."""
+    return lambda name, value: check_count(name, value, minimum=minimum)
+
+
+def check_share(name: str, value: Any) -> None:
+    """A number from 0 to 1, both included."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """A positive number that is finite."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < float("inf"):
+        raise ValueError(f"{name} must be a positive number; got {value!r}")
+
+
+def check_switch(name: str, value: Any) -> None:
+    """True or False, or a number that stands for it."""
+    if not isinstance(value, bool | np.bool_ | Integral):
+        raise ValueError(f"{name} must be True or False; got {value!r}")
+
+
+def _leaf(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must map names of columns to families, such as {{'age': 'binomial'}}; got {value!r}")
+
+
+def _prior(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_choice(name, value, ("uniform",))
+        return
+    try:
+        np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be 'uniform', None or a probability for each class; got {value!r}") from None
+
+
+def _path(name: str, value: Any) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"{name} must be the path of a file, or None; got {value!r}")
+
+
+def _jobs(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value == 0:
+        raise ValueError(f"{name} must be None, a number of threads, or -1 for all cores; got {value!r}")
+
+
+def _random(name: str, value: Any) -> None:
+    try:
+        check_random_state(value)
+    except (TypeError, ValueError):
+        expected = "None, a whole number from 0 to 2**32 - 1 or a RandomState"
+        raise ValueError(f"{name} must be {expected}; got {value!r}") from None
+
+
+def _names(*allowed: str) -> str:
+    return "{" + ", ".join(f'"{name}"' for name in allowed) + "}"
+
+
+_CIRCUIT = {
+    "structure": Parameter(
+        _names(*STRUCTURES),
+        "Where the circuit comes from: random trees, trees over the pixels of images, LearnSPN, or Chow-Liu trees of "
+        "discrete columns. The last two come with their parameters: what sizes or trains a circuit does not apply "
+        "to them.",
+        one_of(*STRUCTURES),
+    ),
+    "image_shape": Parameter(
+        "(height, width) or (height, width, channels), optional",
+        'Of the rows, for "spatial"; columns are numbered channel by channel. By default a square.',
+        or_none(check_image_shape),
+    ),
+    "n_sums": Parameter('int or "auto"', "Sums of each region of the circuit.", or_auto(whole(1))),
+    "depth": Parameter('int or "auto"', "How often a tree splits the columns.", or_auto(whole(0))),
+    "n_repetitions": Parameter('int or "auto"', "Trees that the circuit mixes.", or_auto(whole(1))),
+    "leaf": Parameter(
+        "mapping of column name to family, optional",
+        'Overrules the leaf family chosen for a column, by name (``"binomial"``) or with settings (``Binomial(20)``).',
+        or_none(_leaf),
+    ),
+}
+_TRAINING = {
+    "optimiser": Parameter(_names(*OPTIMISERS), "Expectation maximisation, or gradient steps.", one_of(*OPTIMISERS)),
+    "cross_entropy_weight": Parameter(
+        "float",
+        "1 trains the class posterior alone, 0 the likelihood alone (the lambda of the RAT-SPN paper).",
+        check_share,
+    ),
+    "n_epochs": Parameter('int or "auto"', "Passes over the rows.", or_auto(whole(1))),
+    "batch_size": Parameter('int or "auto"', "Rows for each gradient step.", or_auto(whole(1))),
+    "learning_rate": Parameter("float", "Peak learning rate of Adam; it warms up and decays.", check_positive),
+    "training_dropout": Parameter("float", "Dropout in training, on sums.", check_rate),
+    "leaf_dropout": Parameter("float", "Dropout in training, on univariate leaves.", check_rate),
+    "early_stopping": Parameter(
+        "int or None",
+        "Epochs without a better validation loss after which training stops; None: never.",
+        or_none(whole(1)),
+    ),
+    "validation_fraction": Parameter(
+        'float or "auto"',
+        "Share of rows held out to keep the best epoch; by default a tenth, for classifiers from 2,000 rows on.",
+        or_auto(check_rate),
+    ),
+    "checkpoint": Parameter("path, optional", "File from which an interrupted ``fit`` resumes.", or_none(_path)),
+}
+_UNCERTAINTY = {
+    "dropout": Parameter(
+        'float or "auto"',
+        'Dropout rate of the uncertainty. "auto" takes the largest of some rates whose mean posterior has a log-loss '
+        "on held-out rows within one standard error of the best rate's.",
+        or_auto(check_rate),
+    ),
+    "masks": Parameter(
+        _names(*MASK_KINDS),
+        "Whether each edge is dropped by itself, or each unit for all its sums.",
+        one_of(*MASK_KINDS),
+    ),
+    "posterior": Parameter(
+        _names(*POSTERIORS),
+        'How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "auto" is closer to the truth and '
+        "slower, and no better at telling strange rows apart.",
+        one_of(*POSTERIORS),
+    ),
+    "class_prior": Parameter(
+        'array (C,), "uniform" or None',
+        "Class probabilities, in the order of ``classes_``; None takes the frequencies of the training rows.",
+        or_none(_prior),
+    ),
+}
+_REJECTION = {
+    "detector": Parameter(
+        _names(*DETECTORS), "The score that rejection is based on; the combination uses all.", one_of(*DETECTORS)
+    ),
+    "rejection_rate": Parameter(
+        "float", "Share of familiar rows that may be refused, at most; it can be changed after ``fit``.", check_rate
+    ),
+    "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
+    "calibration_fraction": Parameter("float", "Share of rows held out to calibrate rejection.", check_rate),
+}
+_MACHINE = {
+    "verbose": Parameter("bool", "Show a progress bar.", check_switch),
+    "n_jobs": Parameter("int or None", "Threads, as in scikit-learn.", or_none(_jobs)),
+    "random_state": Parameter("int, RandomState or None", "An int makes ``fit`` repeatable.", _random),
+    "device": Parameter("str", '"auto", "cpu", "cuda", ...', lambda _, value: choose_device(value)),
+}
+PARAMETERS: Mapping[str, Parameter] = {**_CIRCUIT, **_TRAINING, **_UNCERTAINTY, **_REJECTION, **_MACHINE}

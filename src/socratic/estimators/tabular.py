@@ -1,0 +1,73 @@
+"""What estimators of tables share: columns, their encoding, and how rows are prepared for training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from socratic.estimators.base import CircuitEstimator
+from socratic.estimators.building import check_structure
+from socratic.estimators.learned import LEARNED
+from socratic.estimators.preparation import Parts, prepare, split_rows
+from socratic.tables.columns import Table
+from socratic.tables.inputs import check_columns, check_weights, encode_rows
+from socratic.tables.raw import RawTable
+
+
+class TableEstimator(CircuitEstimator):
+    """An estimator of arrays and data frames: ``table_`` says how their columns become variables of the circuit."""
+
+    table_: Table
+    _VALIDATED_FROM = 0
+    """Rows from which on some are held out to stop on, unless ``validation_fraction`` says how many."""
+
+    def describe_columns(self) -> list[str]:
+        """One line for each column: its leaf family and encoding."""
+        check_is_fitted(self)
+        return [column.describe() for column in self.table_.columns]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
+        yield encode_rows(self, X)
+
+    def _log_volume(self, x: Tensor) -> np.ndarray:
+        observed = ~np.isnan(x.double().cpu().numpy())
+        return observed @ self.table_.log_scale
+
+    def _check_rows(self, X: Any, sample_weight: Any) -> tuple[RawTable, np.ndarray]:  # noqa: N803
+        """The columns, and the weight of each row (N,)."""
+        self._check_parameters()
+        raw = check_columns(self, X, reset=True)
+        weight = check_weights(sample_weight, X)
+        check_structure(self, weight)
+        return raw, weight
+
+    def _prepare(
+        self,
+        raw: RawTable,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        rng: np.random.Generator,
+        *,
+        calibration: float = 0.0,
+        reference: float = 0.0,
+    ) -> Parts:
+        """Choose leaf families, and divide the rows: see :func:`split_rows`."""
+        prepared = prepare(raw, labels, weight, self.leaf)
+        validation = self.validation_fraction
+        if self.structure in LEARNED:  # which is not trained
+            validation = 0.0
+        elif validation == "auto":
+            validation = 0.1 if len(prepared.labels) >= self._VALIDATED_FROM else 0.0
+        split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
+        self.table_, parts = prepared.divide(split)
+        return parts

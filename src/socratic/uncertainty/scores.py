@@ -1,0 +1,23 @@
+"""Scores of unusualness by name. A score is added here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from socratic.uncertainty.answers import Uncertainty
+
+Scores = Mapping[str, np.ndarray]
+"""Scores (N,) of rows by name, higher is more unusual."""
+
+SCORES: dict[str, Callable[[Uncertainty], np.ndarray]] = {
+    "log_likelihood": lambda doubt: -doubt.log_likelihood,
+    "entropy": lambda doubt: doubt.entropy,
+}
+"""How each score is read off what a classifier says of rows; in nats, so that they have a common scale."""
+
+
+def score_rows(doubt: Uncertainty) -> Scores:
+    """Every score of the rows (N,)."""
+    return {name: score(doubt) for name, score in SCORES.items()}
