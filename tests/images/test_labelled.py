@@ -24,3 +24,9 @@ def test_take_keeps_images_and_labels_together(index: slice | list[int] | np.nda
 def test_take_of_a_single_position_is_refused() -> None:
     with pytest.raises(ValueError, match="index must be a slice or a list of positions or booleans; got 3"):
         Images(GREY, np.arange(5), "set").take(3)
+
+
+def test_classes_by_name_where_there_are_names() -> None:
+    images = Images(GREY, np.array([0, 1, 1, 0, 1]), "set", ("cat", "dog"))
+    assert images.named_labels().tolist() == ["cat", "dog", "dog", "cat", "dog"]
+    assert Images(GREY, np.arange(5), "set").named_labels().tolist() == [0, 1, 2, 3, 4]

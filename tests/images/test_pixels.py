@@ -59,3 +59,12 @@ def test_shapes_are_checked() -> None:
         PixelEncoder.fit(some_images(3, 6, 8), 2)
     with pytest.raises(ValueError, match=r"images must have the shape \(N, 8, 8, 3\); got"):
         PixelEncoder.fit(some_images()).bytes_of(some_images(2, 4, 4))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("levels", [0, 2])
+def test_densities_of_variables_become_densities_of_pixels(levels: int, channels: int) -> None:
+    """The encoder is linear up to a shift: the logarithm of its determinant is what densities differ by."""
+    encoder = PixelEncoder.fit(some_images(30, 8, 4, channels), levels)
+    basis = encoder(torch.eye(8 * 4 * channels)) - encoder(torch.zeros(1, 8 * 4 * channels))
+    assert -float(torch.linalg.slogdet(basis.double())[1]) == pytest.approx(encoder.log_scale, abs=1e-3)

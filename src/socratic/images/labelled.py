@@ -33,6 +33,10 @@ class Images:
     def __len__(self) -> int:
         return len(self.images)
 
+    def named_labels(self) -> np.ndarray:
+        """The class (N,) of each image by its name, or by its number where the source has no names."""
+        return np.array(self.classes)[self.labels] if self.classes else self.labels
+
     def flat(self) -> np.ndarray:
         """One row of variables an image: float32 (N, C*H*W), values as stored (0 to 255).
 

@@ -61,6 +61,13 @@ class PixelEncoder:
         """The same on another device."""
         return replace(self, mean=self.mean.to(device), scale=self.scale.to(device))
 
+    @property
+    def log_scale(self) -> float:
+        """What a log-density of normalised variables exceeds that of the pixels, in grey levels, by."""
+        height, width, _ = self.shape
+        blocks = (height // 2**self.levels) * (width // 2**self.levels)
+        return blocks * float(self.scale.double().log().sum())
+
     def bytes_of(self, images: np.ndarray) -> Tensor:
         """Images (N, H, W, C) as flat bytes (N, V), channel by channel and row by row, on the encoder's device."""
         if images.shape[1:] != self.shape:
