@@ -1,14 +1,12 @@
 """What a circuit does not know: train on scikit-learn's digits, then ask about rotated digits and noise.
 
-Run with ``make demo``, or ``python examples/digits.py [FIGURE]`` to draw the result as well.
+Run with ``python examples/digits.py``.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -90,35 +88,6 @@ def noise(digits: Digits, seed: int = 0) -> Tensor:
     return digits.standardise(pixels)
 
 
-def draw(digits: Digits, circuit: socratic.Circuit, path: Path) -> None:
-    """Plot entropy and accuracy over the angle, with the digits themselves above."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    angles = list(range(0, 91, 10))
-    posteriors = [socratic.tdi(circuit, rotated(digits, angle), dropout=DROPOUT).posterior() for angle in angles]
-    accuracy = [float((p.mean.argmax(1) == digits.test_y).float().mean()) for p in posteriors]
-    entropy = [float(p.entropy.mean()) for p in posteriors]
-    unknown = float(socratic.tdi(circuit, noise(digits), dropout=DROPOUT).posterior().entropy.mean())
-    figure = plt.figure(figsize=(8, 3.6), layout="constrained")
-    grid = figure.add_gridspec(2, len(angles), height_ratios=[1, 4])
-    for column, angle in enumerate(angles):
-        axis = figure.add_subplot(grid[0, column])
-        image = rotated(digits, angle)[5].reshape(SIDE, SIDE).numpy()
-        axis.imshow(image, cmap="gray_r")
-        axis.set_axis_off()
-    axis = figure.add_subplot(grid[1, :])
-    axis.plot(angles, entropy, "o-", color="tab:orange", label="entropy of the mean posterior (nats)")
-    axis.axhline(unknown, color="tab:orange", linestyle=":", label="entropy on noise")
-    axis.plot(angles, accuracy, "s-", color="tab:blue", label="accuracy")
-    axis.set(xlabel="rotation (degrees)", ylim=(0, None), xticks=angles)
-    axis.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.93))
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
-
-
 @torch.no_grad()
 def report(digits: Digits, circuit: socratic.Circuit) -> None:
     """Print accuracy and uncertainty of familiar and unfamiliar images."""
@@ -146,15 +115,12 @@ def report(digits: Digits, circuit: socratic.Circuit) -> None:
 
 
 def main() -> None:
-    """Train, report, and draw if a file is named."""
+    """Train and report."""
     digits = load()
     start = time.perf_counter()
     circuit = train(digits)
     print(f"Trained {circuit.n_parameters:,} parameters in {time.perf_counter() - start:.0f} s.\n")
     report(digits, circuit)
-    if len(sys.argv) > 1:
-        with torch.no_grad():
-            draw(digits, circuit, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from examples import digits as example
-from examples import inpainting
+from examples import inpainting, rotation
 
 import socratic
 
@@ -20,17 +20,27 @@ def trained() -> tuple[example.Digits, socratic.Circuit]:
 
 @pytest.mark.slow
 def test_the_digits_example_learns_and_doubts(
-    trained: tuple[example.Digits, socratic.Circuit], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    trained: tuple[example.Digits, socratic.Circuit], capsys: pytest.CaptureFixture[str]
 ) -> None:
     digits, circuit = trained
     with torch.no_grad():
         known = socratic.tdi(circuit, digits.test_x, dropout=0.2).posterior()
         unknown = socratic.tdi(circuit, example.noise(digits), dropout=0.2).posterior()
         example.report(digits, circuit)
-        example.draw(digits, circuit, tmp_path / "figure.png")
     assert float((known.mean.argmax(1) == digits.test_y).float().mean()) > 0.93
     assert float(unknown.entropy.mean()) > 3 * float(known.entropy.mean())
     assert "uniform noise" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_turned_digits_are_refused_before_they_are_misread(tmp_path: Path) -> None:
+    turned = rotation.measure()
+    assert turned[0].accuracy > 0.94
+    assert turned[0].refused < 0.08
+    assert turned[-1].accuracy < 0.3
+    assert turned[-1].refused > 0.95
+    assert max(step.wrong for step in turned) < 0.1
+    rotation.draw(turned, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from socratic.errors import ModelFileError as ModelFileError
     from socratic.estimators import CircuitClassifier as CircuitClassifier
     from socratic.estimators import CircuitDensity as CircuitDensity
+    from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import Uncertainty as Uncertainty
     from socratic.estimators import load_classifier as load_classifier
@@ -91,6 +92,7 @@ _HOMES = {
         "Answer",
         "CircuitClassifier",
         "CircuitDensity",
+        "CircuitImageClassifier",
         "CircuitOutlierDetector",
         "Uncertainty",
         "load_classifier",

@@ -2,8 +2,17 @@
 
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
+from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.estimators.storage import load_classifier
 from socratic.uncertainty.answers import Answer, Uncertainty
 
-__all__ = ["Answer", "CircuitClassifier", "CircuitDensity", "CircuitOutlierDetector", "Uncertainty", "load_classifier"]
+__all__ = [
+    "Answer",
+    "CircuitClassifier",
+    "CircuitDensity",
+    "CircuitImageClassifier",
+    "CircuitOutlierDetector",
+    "Uncertainty",
+    "load_classifier",
+]

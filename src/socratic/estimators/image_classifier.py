@@ -1,0 +1,221 @@
+"""A classifier of images that says when it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_consistent_length
+from torch import Tensor
+
+from socratic.circuit.circuit import Circuit
+from socratic.estimators.building import choose_device, progress_bar, threads
+from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.image_building import (
+    ImageSizes,
+    build_image_circuit,
+    choose_image_sizes,
+    train_image_circuit,
+)
+from socratic.estimators.image_parameters import IMAGE_PARAMETERS
+from socratic.estimators.preparation import Parts, split_rows
+from socratic.images import PixelEncoder
+from socratic.images.checks import check_images
+from socratic.learning.settings import Rows
+from socratic.tables.inputs import check_labels
+from socratic.uncertainty.synthetic import synthetic_shifts
+
+_MOST_CALIBRATION = 4000
+"""Images that are held out by default, at most."""
+_BATCH = 4096
+"""Images that are encoded and asked at once."""
+
+
+class CircuitImageClassifier(CircuitClassifierBase):
+    """Probabilistic circuit classifier of images, with exact dropout uncertainty and calibrated rejection.
+
+    Settings that are "auto" are chosen by the shape and the number of the images: ``sizes_`` says what they became.
+
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : ndarray (C,)
+    class_prior_ : ndarray (C,)
+        Their probabilities.
+    image_shape_ : tuple of int
+        Height, width and channels of an image.
+    sizes_ : ImageSizes
+        What was chosen where a setting is "auto".
+    encoder_ : PixelEncoder
+        How the bytes of images become variables of the circuit.
+    circuit_ : Circuit
+    dropout_ : float
+        The dropout rate of the uncertainty.
+    detector_ : Detector
+    calibrated_ : bool
+        Whether enough images were held out to keep ``rejection_rate``.
+    n_calibration_ : int
+        How many that were.
+    history_ : History
+        Losses of each epoch.
+    n_iter_ : int
+        Epochs.
+    """
+
+    _parameters: ClassVar = IMAGE_PARAMETERS
+
+    image_shape_: tuple[int, int, int]
+    sizes_: ImageSizes
+    encoder_: PixelEncoder
+
+    def __init__(
+        self,
+        *,
+        structure: str = "spatial",
+        patch_size: int | str = "auto",
+        depth: int | str = "auto",
+        n_repetitions: int | str = "auto",
+        n_sums: int | str = "auto",
+        min_variance: float = 0.05,
+        max_variance: float = 2.0,
+        leaves_from_data: bool = True,
+        wavelet_levels: int | str = "auto",
+        max_shift: int | str = "auto",
+        max_noise: float = 0.0,
+        cross_entropy_weight: float | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        learning_rate: float | str = "auto",
+        training_dropout: float = 0.1,
+        leaf_dropout: float | str = "auto",
+        calibration_fraction: float | str = "auto",
+        dropout: float | str = "auto",
+        masks: str = "edge",
+        posterior: str = "expansion",
+        class_prior: Sequence[float] | str | None = None,
+        detector: str = "combined",
+        rejection_rate: float = 0.05,
+        rejected_label: Any = None,
+        checkpoint: str | Path | None = None,
+        verbose: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        device: str = "auto",
+    ) -> None:
+        self.structure = structure
+        self.patch_size = patch_size
+        self.depth = depth
+        self.n_repetitions = n_repetitions
+        self.n_sums = n_sums
+        self.min_variance = min_variance
+        self.max_variance = max_variance
+        self.leaves_from_data = leaves_from_data
+        self.wavelet_levels = wavelet_levels
+        self.max_shift = max_shift
+        self.max_noise = max_noise
+        self.cross_entropy_weight = cross_entropy_weight
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.training_dropout = training_dropout
+        self.leaf_dropout = leaf_dropout
+        self.calibration_fraction = calibration_fraction
+        self.dropout = dropout
+        self.masks = masks
+        self.posterior = posterior
+        self.class_prior = class_prior
+        self.detector = detector
+        self.rejection_rate = rejection_rate
+        self.rejected_label = rejected_label
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> CircuitImageClassifier:  # noqa: N803
+        """Train, choose the dropout rate, and calibrate.
+
+        Parameters
+        ----------
+        X : array (N, H, W), (N, H, W, 1) or (N, H, W, 3) of uint8
+            Grey or coloured images of one size.
+        y : array (N,)
+            Class labels of any kind.
+
+        Warns
+        -----
+        CalibrationWarning
+            If too few images can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
+        """
+        self._check_parameters()
+        images = check_images(X)
+        y = check_labels(y)
+        check_consistent_length(images, y)
+        labels = self._encode_classes(y, np.ones(len(y)))
+        height, width, channels = images.shape[1:]
+        self.image_shape_ = (height, width, channels)
+        rng = self._generator()
+        with threads(self.n_jobs):
+            parts = self._prepare(images, labels, rng)
+            self._train(parts.train, seed=int(rng.integers(2**31 - 1)))
+            self._calibrate(parts, rng)
+        return self
+
+    def build_circuit(self, image_shape: tuple[int, int, int], n_classes: int) -> Circuit:
+        """The circuit that ``fit`` would train on images of a shape (H, W, C), untrained."""
+        self._check_parameters()
+        sizes = choose_image_sizes(self, image_shape, n_images=1)
+        return build_image_circuit(self, sizes, image_shape, n_classes, seed=0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _prepare(self, images: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> Parts:
+        """Fit the encoder, and divide the images, as flat bytes, into those to train and to calibrate on."""
+        fraction = self.calibration_fraction
+        if isinstance(fraction, str):
+            fraction = min(0.2, _MOST_CALIBRATION / len(images))
+        split = split_rows(labels, rng, validation=0.0, calibration=float(fraction), reference=1 / 3)
+        self.sizes_ = choose_image_sizes(self, self.image_shape_, len(split.train))
+        encoder = PixelEncoder.fit(images[split.train], self.sizes_.wavelet_levels)
+        self.encoder_ = encoder.to(choose_device(self.device))
+
+        def rows(place: np.ndarray) -> Rows:
+            flat = self.encoder_.bytes_of(images[place])
+            return Rows(flat, torch.as_tensor(labels[place]).to(flat.device), torch.ones(len(flat), device=flat.device))
+
+        return Parts(rows(split.train), None, rows(split.reference), rows(split.calibration))
+
+    def _train(self, train: Rows, seed: int) -> None:
+        self._set_prior(train)
+        with progress_bar(self.verbose, self.sizes_.n_epochs, "training") as progress:
+            log_prior = torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32, device=train.x.device)
+            self.circuit_, self.history_ = train_image_circuit(
+                self, self.sizes_, self.encoder_, train, log_prior, seed=seed, progress=progress
+            )
+        self.n_iter_ = len(self.history_.epochs)
+
+    def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
+        images = check_images(X)
+        for start in range(0, len(images), _BATCH):
+            yield self._read(self.encoder_.bytes_of(images[start : start + _BATCH]))
+
+    def _log_volume(self, x: Tensor) -> float:  # noqa: ARG002
+        return self.encoder_.log_scale
+
+    def _read(self, x: Tensor) -> Tensor:
+        return self.encoder_(x)
+
+    def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
+        # Of pixels, not of what the circuit reads: the images that are made should look natural as images.
+        pixels = x.float().cpu().numpy()
+        shifts = synthetic_shifts(pixels, np.ones(pixels.shape[1], dtype=bool), rng)
+        return [torch.as_tensor(shift.clip(0.0, 255.0).round().astype(np.uint8)).to(x.device) for shift in shifts]
