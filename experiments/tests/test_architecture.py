@@ -17,6 +17,7 @@ STILL_PRIVATE = {
     "socratic.estimators.building",
     "socratic.uncertainty.detector",
     "socratic.uncertainty.rates",
+    "socratic.uncertainty.scores",
     "socratic.uncertainty.synthetic",
 }
 
