@@ -124,6 +124,11 @@ class Family(ABC):
         """The member with these probabilities of the values 0, 1, ..., of a family that is :attr:`unordered`."""
         raise TypeError(f"{self.name} leaves have no table of probabilities")
 
+    @property
+    def neutral_rows(self) -> float:
+        """Rows of the neutral member to add to a whole column: none where values have no unit of their own."""
+        return 1.0 if self.scaling == "none" else 0.0
+
     def distribution(self, parameters: Parameters) -> Distribution:
         """One leaf, whose tensors are () or (n,), as a distribution of its own."""
         return type(self).of(**self.to_plain({name: value.double() for name, value in parameters.items()}))
@@ -266,7 +271,8 @@ class Family(ABC):
 
     def fit_column(self, values: np.ndarray) -> Distribution:
         """The member for a whole column of ``values`` (N,), none of them missing; there may be none."""
-        return self.fit_part(values, Distribution(self, self.neutral), rows=1.0, min_variance=0.0)
+        rows = self.neutral_rows if len(values) else 1.0
+        return self.fit_part(values, Distribution(self, self.neutral), rows=rows, min_variance=0.0)
 
     def fit_part(self, values: np.ndarray, whole: Distribution, *, rows: float, min_variance: float) -> Distribution:
         """The member for some ``values`` (N,) of a column, kept from overfitting them.

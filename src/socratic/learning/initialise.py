@@ -7,8 +7,6 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 
-_SMOOTHING = 1.0
-
 
 @torch.no_grad()
 def initialise_leaves(circuit: Circuit, x: Tensor, seed: int = 0) -> None:
@@ -35,7 +33,7 @@ def initialise_leaves(circuit: Circuit, x: Tensor, seed: int = 0) -> None:
         examples = torch.where(examples.isnan(), averages[variables].unsqueeze(1), examples)
         part = values[:, group.columns.cpu()].t()  # (U, N)
         neutral = {name: value.unsqueeze(1) for name, value in family.from_plain([family.neutral] * len(part)).items()}
-        fitted = family.fit(part, torch.ones_like(part), towards=neutral, rows=_SMOOTHING)
+        fitted = family.fit(part, torch.ones_like(part), towards=neutral, rows=family.neutral_rows)
         of_slots = {name: value[group.column_of_slot.cpu()] for name, value in fitted.items()}
         for name, value in family.start(of_slots, examples, generator).items():
             group.values[name].copy_(value)

@@ -45,7 +45,7 @@ def test_variance_bounds() -> None:
         (lambda: Gaussian(min_variance=2.0), "0 < min_variance < max_variance; got 2.0 and 1.0"),
         (lambda: Categorical(0), "n_categories must be a whole number of at least 1; got 0"),
         (lambda: Binomial(2.5), "n_trials must be a whole number of at least 1; got 2.5"),
-        (lambda: as_family("poisson"), "leaf must be one of 'gaussian', 'bernoulli', 'categorical', 'binomial'"),
+        (lambda: as_family("cauchy"), "leaf must be one of 'gaussian', 'bernoulli', 'categorical', 'binomial'"),
     ],
 )
 def test_bad_settings_are_named(make: object, message: str) -> None:
