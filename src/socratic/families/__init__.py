@@ -16,6 +16,7 @@ from socratic.families.bernoulli import Bernoulli
 from socratic.families.binomial import Binomial
 from socratic.families.categorical import Categorical
 from socratic.families.gaussian import Gaussian
+from socratic.families.poisson import Poisson
 
 __all__ = [
     "FAMILIES",
@@ -28,12 +29,15 @@ __all__ = [
     "Gaussian",
     "LeafName",
     "Parameters",
+    "Poisson",
     "as_family",
     "family_for",
     "family_from_dict",
 ]
 
-FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial)}
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson)
+}
 """All families by name."""
 
 
