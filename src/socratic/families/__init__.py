@@ -15,6 +15,7 @@ from socratic.families.base import Distribution, ExponentialFamily, Family, Para
 from socratic.families.bernoulli import Bernoulli
 from socratic.families.binomial import Binomial
 from socratic.families.categorical import Categorical
+from socratic.families.exponential import Exponential
 from socratic.families.gaussian import Gaussian
 from socratic.families.poisson import Poisson
 
@@ -24,6 +25,7 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Distribution",
+    "Exponential",
     "ExponentialFamily",
     "Family",
     "Gaussian",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson)
+    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential)
 }
 """All families by name."""
 
