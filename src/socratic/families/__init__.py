@@ -16,6 +16,7 @@ from socratic.families.bernoulli import Bernoulli
 from socratic.families.binomial import Binomial
 from socratic.families.categorical import Categorical
 from socratic.families.exponential import Exponential
+from socratic.families.gamma import Gamma
 from socratic.families.gaussian import Gaussian
 from socratic.families.poisson import Poisson
 
@@ -28,6 +29,7 @@ __all__ = [
     "Exponential",
     "ExponentialFamily",
     "Family",
+    "Gamma",
     "Gaussian",
     "LeafName",
     "Parameters",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential)
+    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential, Gamma)
 }
 """All families by name."""
 
