@@ -19,6 +19,7 @@ from socratic.families.exponential import Exponential
 from socratic.families.gamma import Gamma
 from socratic.families.gaussian import Gaussian
 from socratic.families.poisson import Poisson
+from socratic.families.student_t import StudentT
 
 __all__ = [
     "FAMILIES",
@@ -34,13 +35,15 @@ __all__ = [
     "LeafName",
     "Parameters",
     "Poisson",
+    "StudentT",
     "as_family",
     "family_for",
     "family_from_dict",
 ]
 
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential, Gamma)
+    family.name: family
+    for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential, Gamma, StudentT)
 }
 """All families by name."""
 
