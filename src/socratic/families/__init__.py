@@ -18,6 +18,7 @@ from socratic.families.categorical import Categorical
 from socratic.families.exponential import Exponential
 from socratic.families.gamma import Gamma
 from socratic.families.gaussian import Gaussian
+from socratic.families.histogram import Histogram
 from socratic.families.poisson import Poisson
 from socratic.families.student_t import StudentT
 
@@ -32,6 +33,7 @@ __all__ = [
     "Family",
     "Gamma",
     "Gaussian",
+    "Histogram",
     "LeafName",
     "Parameters",
     "Poisson",
@@ -43,7 +45,7 @@ __all__ = [
 
 FAMILIES: dict[str, type[Family]] = {
     family.name: family
-    for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential, Gamma, StudentT)
+    for family in (Gaussian, Bernoulli, Categorical, Binomial, Poisson, Exponential, Gamma, StudentT, Histogram)
 }
 """All families by name."""
 
