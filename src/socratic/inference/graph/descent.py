@@ -83,18 +83,21 @@ class GraphEvaluation:
 
         Whatever a product's children come to is different, so that no draw comes to a node twice.
         """
-        graph = self.graph
-        reached = torch.zeros(graph.n_nodes, len(row), dtype=torch.bool, device=row.device)
-        reached[graph.root_numbers[classes], torch.arange(len(row), device=row.device)] = True
+        graph, n_draws, n_rows = self.graph, len(row), len(self.rows)
+        values = self.values.detach().flatten()
+        reached = torch.zeros(graph.n_nodes, n_draws, dtype=torch.bool, device=row.device)
+        reached[graph.root_numbers[classes], torch.arange(n_draws, device=row.device)] = True
+        flat = reached.view(-1)  # one index for each is looked up twice as fast as a node and a draw
         for block in reversed(graph.blocks):
             pairs = reached[block.start : block.stop].nonzero()
             for node, draw in (part.unbind(1) for part in split_terms(pairs, block.arity)):
                 children = graph.levels.children_of(block)[node]  # (pairs, arity)
                 if block.is_sum:
                     weights = self.log_weights[block.edges()].view(-1, block.arity)[node]
-                    terms = self.values.detach()[children, row[draw].unsqueeze(1)] + weights
+                    entries = children * n_rows + row[draw].unsqueeze(1)
+                    terms = values.index_select(0, entries.flatten()).view(entries.shape) + weights
                     children = children.gather(1, select(terms, draw, 1 + block.start + node).unsqueeze(1))
-                reached[children, draw.unsqueeze(1)] = True
+                flat.index_fill_(0, (children * n_draws + draw.unsqueeze(1)).flatten(), True)
         return reached
 
 

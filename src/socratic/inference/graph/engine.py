@@ -62,11 +62,13 @@ class GraphEngine(Engine):
         self, dropout: Dropout, covariance: CovarianceKind, *, uncertain_leaves: bool, budget: int | None
     ) -> GraphMoments:
         """Moments of the class likelihoods, exact as far as the budget goes."""
-        return GraphMoments(self.circuit, dropout, covariance, uncertain_leaves=uncertain_leaves, budget=budget)
+        return GraphMoments(
+            self.circuit, self.log_weights, dropout, covariance, uncertain_leaves=uncertain_leaves, budget=budget
+        )
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
         """Moments of every node, likewise."""
-        return GraphMoments(self.circuit, dropout, budget=budget, every_node=True)
+        return GraphMoments(self.circuit, self.log_weights, dropout, budget=budget, every_node=True)
 
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> GraphEvaluation:
         """Carry the values of all nodes up and keep them."""

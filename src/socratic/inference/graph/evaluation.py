@@ -79,8 +79,7 @@ class _Evaluation(torch.autograd.Function):
         for block in reversed(levels.blocks):
             for tile in block.tiles(gathered_at_a_time(n_rows, values.device)):
                 numbers = levels.children_of(tile)
-                own_flow = flow[tile.start : tile.stop].clone()  # what is added to the flow must not be a view of it
-                share = own_flow.unsqueeze(1).expand(*numbers.shape, n_rows)
+                share = flow[tile.start : tile.stop].unsqueeze(1).expand(*numbers.shape, n_rows)
                 if tile.is_sum:
                     own = finite_or_zero(values[tile.start : tile.stop]).unsqueeze(1)
                     terms = gather(values, numbers) + _of_tile(log_weights, tile)
@@ -88,6 +87,8 @@ class _Evaluation(torch.autograd.Function):
                     of_weights[tile.edges()] = (
                         share.flatten(0, 1).sum_to_size(numbers.numel(), log_weights.shape[1]).to(dtype)
                     )
+                elif tile.arity == 1:
+                    share = share.clone()  # what is added to the flow must not be a view of it
                 flow.index_add_(0, numbers.flatten(), share.flatten(0, 1))
         return None, flow[: graph.n_leaves].to(dtype), of_weights
 

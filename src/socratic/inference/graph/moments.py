@@ -42,6 +42,7 @@ class GraphMoments:
     Parameters
     ----------
     graph : Graph
+    log_weights : (E,)
     dropout : Dropout
     covariance : {"exact", "independent", "upper"}
     uncertain_leaves : bool
@@ -55,6 +56,7 @@ class GraphMoments:
     def __init__(
         self,
         graph: Graph,
+        log_weights: Tensor,
         dropout: Dropout,
         covariance: CovarianceKind = "exact",
         *,
@@ -65,7 +67,7 @@ class GraphMoments:
         self.graph = graph
         masks = masks_of(graph, dropout.masks, dropout.root)
         masked = masks.masked.to(graph.dtype)
-        self.log_weights = graph.log_weights() + masked * dropout.log_kept
+        self.log_weights = log_weights + masked * dropout.log_kept
         self.odds = masked * dropout.odds
         self.numbers = torch.arange(graph.n_nodes, device=graph.device) if every_node else graph.root_numbers
         self.peaks: list[Tensor] = []

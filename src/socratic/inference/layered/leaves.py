@@ -12,11 +12,11 @@ from socratic.circuit.leaves import LeafGroup, LeafLayer
 def fill_missing(leaves: LeafLayer, chosen: Tensor, rows: Tensor, value: LeafValue) -> None:
     """Fill what is missing in rows (D, V) with values of their chosen leaves (L, D), negative where there is none."""
     region, row = (chosen >= 0).nonzero(as_tuple=True)
+    leaf = chosen[region, row]
     for group in leaves.leaf_groups():
         slots = group.slot_index[region]  # (M, D)
-        there = slots < group.n_slots
-        of_slot = there.nonzero()[:, 0]
-        group.fill(rows, row[of_slot], slots[there], chosen[region, row][of_slot], value)
+        place, position = (slots < group.n_slots).nonzero(as_tuple=True)
+        group.fill(rows, row[place], slots[place, position], leaf[place], value)
 
 
 def leaf_moments(leaves: LeafLayer, shares: Tensor) -> tuple[Tensor, Tensor]:
