@@ -64,13 +64,13 @@ def test_unknown_values_are_counted(model: CircuitClassifier, frame: pd.DataFram
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(2):
-            scorer.answers(batch_of(strange))
+            scorer.answer(batch_of(strange))
     assert scorer.unknown == {"colour": (6, "mauve")}
 
 
 def test_missing_columns_are_named(model: CircuitClassifier, frame: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="the rows have no column 'member'; the model was trained on it"):
-        Scorer(model).answers(batch_of(frame.drop(columns="member")))
+        Scorer(model).answer(batch_of(frame.drop(columns="member")))
 
 
 def test_models_of_arrays_know_their_columns_by_number(frame: pd.DataFrame) -> None:

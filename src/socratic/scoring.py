@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from socratic.estimators import CircuitClassifier, load_classifier
+from socratic.estimators import Answer, CircuitClassifier, load_classifier
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
 
 ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "verdict")
 """What a scorer says of each row: the most probable class, its probability, the entropy of the prediction, the standard
 deviation of the probability under dropout, the p-value, and whether the row is familiar."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a classifier says of some rows.
-
-    Attributes
-    ----------
-    probabilities, std : ndarray (N, C)
-    entropy, log_likelihood, p_value : ndarray (N,)
-    refused : ndarray (N,) of bool
-    """
-
-    probabilities: np.ndarray
-    std: np.ndarray
-    entropy: np.ndarray
-    log_likelihood: np.ndarray
-    p_value: np.ndarray
-    refused: np.ndarray
 
 
 class Scorer:
@@ -68,7 +48,7 @@ class Scorer:
         """Those that it takes as numbers."""
         return frozenset(column.name for column in self.model.table_.columns if column.categories is None)
 
-    def answers(self, batch: Any, start: int = 0) -> Answers:
+    def answer(self, batch: Any, start: int = 0) -> Answer:
         """What the model says of each row.
 
         Parameters
@@ -83,28 +63,31 @@ class Scorer:
         for name, found in encoded.unknown.items():
             before = self.unknown.get(name, Unknown(0, found.example))
             self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
-        x = torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
-        answer = model.answer_rows(x)
-        doubt = answer.uncertainty
-        refused = doubt.p_value <= model.rejection_rate
-        return Answers(answer.probabilities, doubt.std, doubt.entropy, doubt.log_likelihood, doubt.p_value, refused)
+        return model.answer_rows(
+            torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
+        )
+
+    def refused(self, answer: Answer) -> np.ndarray:
+        """Which rows are unfamiliar: (N,) booleans."""
+        return answer.uncertainty.p_value <= self.model.rejection_rate
 
     def __call__(self, batch: Any, start: int = 0) -> Any:
         """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
-        return self.to_batch(self.answers(batch, start))
+        return self.to_batch(self.answer(batch, start))
 
-    def to_batch(self, answers: Answers) -> Any:
-        """Answers as a ``pyarrow.RecordBatch``."""
+    def to_batch(self, answer: Answer) -> Any:
+        """An answer as a ``pyarrow.RecordBatch`` with the columns :data:`ANSWER_COLUMNS`."""
         pa = import_pyarrow()
-        best = answers.probabilities.argmax(1)
+        best = answer.probabilities.argmax(1)
         each = np.arange(len(best))
+        doubt = answer.uncertainty
         columns = (
             pa.array(self.model.classes_.tolist()).take(pa.array(best)),
-            answers.probabilities[each, best],
-            answers.entropy,
-            answers.std[each, best],
-            answers.p_value,
-            pa.array(["familiar", "unfamiliar"]).take(pa.array(answers.refused.astype(np.int64))),
+            answer.probabilities[each, best],
+            doubt.entropy,
+            doubt.std[each, best],
+            doubt.p_value,
+            pa.array(["familiar", "unfamiliar"]).take(pa.array(self.refused(answer).astype(np.int64))),
         )
         return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ANSWER_COLUMNS))
 

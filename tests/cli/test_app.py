@@ -85,7 +85,7 @@ def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, fol
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Scorer, "answers", interrupt)
+    monkeypatch.setattr(Scorer, "answer", interrupt)
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert assert_one_line(done, code=130) == "socratic: interrupted\n"
     assert not list(tmp_path.iterdir())
@@ -94,7 +94,7 @@ def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, fol
 def test_bugs_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     from socratic.scoring import Scorer
 
-    monkeypatch.setattr(Scorer, "answers", lambda *_: 1 / 0)
+    monkeypatch.setattr(Scorer, "answer", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())

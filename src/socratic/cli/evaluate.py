@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.table import Table
 
-    from socratic.scoring import Answers, Scorer
+    from socratic.estimators import Answer
+    from socratic.scoring import Scorer
     from socratic.tables.raw import Coded
     from socratic.tables.reading import Source
 
@@ -23,18 +24,16 @@ if TYPE_CHECKING:
 class Results:
     """The rows of a table as a model sees them, with their classes as numbers if they are known."""
 
-    answers: Answers
+    answer: Answer
+    refused: np.ndarray
     classes: np.ndarray | None
     n_dropped: int
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
         """Scores (N,), each higher for more unusual rows."""
-        return {
-            "p-value": -self.answers.p_value,
-            "entropy": self.answers.entropy,
-            "log-likelihood": -self.answers.log_likelihood,
-        }
+        doubt = self.answer.uncertainty
+        return {"p-value": -doubt.p_value, "entropy": doubt.entropy, "log-likelihood": -doubt.log_likelihood}
 
 
 def evaluate(
@@ -87,26 +86,25 @@ def evaluate(
 
 def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool) -> Results:
     """Score a whole table; what is kept of each row is a few numbers."""
-    import numpy as np
-
     from socratic.cli.console import watched
     from socratic.cli.training import class_texts
-    from socratic.scoring import Answers
+    from socratic.estimators import Answer
     from socratic.tables.batches import texts
     from socratic.tables.raw import Coded
 
-    parts: list[Answers] = []
+    parts: list[Answer] = []
     labels: list[Coded] = []
     for chunk in watched(source, f"reading {source.path.name}"):
-        parts.append(scorer.answers(chunk.batch, chunk.start))
+        parts.append(scorer.answer(chunk.batch, chunk.start))
         if target is not None:
             labels.append(texts(chunk.batch.column(target)))
-    columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Answers)}
+    answer = Answer.concatenate(parts)
     if target is None:
-        return Results(Answers(**columns), None, 0)
+        return Results(answer, scorer.refused(answer), None, 0)
     classes, kept = class_texts(Coded.joined(labels), source.path, target, drop_missing_target)
-    answers = Answers(**{name: values[kept] for name, values in columns.items()})
-    return Results(answers, _class_numbers(scorer, classes, source.path, target), int((~kept).sum()))
+    answer = answer.take(kept)
+    numbers = _class_numbers(scorer, classes, source.path, target)
+    return Results(answer, scorer.refused(answer), numbers, int((~kept).sum()))
 
 
 def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:
@@ -132,12 +130,11 @@ def _measures(known: Results, rate: float) -> Table:
 
     from socratic.uncertainty.metrics import accuracy, brier_score, expected_calibration_error, risk_coverage
 
-    answers, classes = known.answers, known.classes
+    shares, classes = known.answer.probabilities, known.classes
     assert classes is not None
-    shares = answers.probabilities
     own = shares[np.arange(len(classes)), classes]
     correct = shares.argmax(1) == classes
-    answered = ~answers.refused
+    answered = ~known.refused
     table = Table("measure", "value", box=None, pad_edge=False, header_style="bold")
     table.add_row("rows", f"{len(classes):,}" + (f" ({known.n_dropped:,} left out)" if known.n_dropped else ""))
     table.add_row("accuracy", f"{accuracy(shares, classes):.4f}")
@@ -147,7 +144,7 @@ def _measures(known: Results, rate: float) -> Table:
     for name in ("p-value", "entropy"):
         area = risk_coverage(known.scores[name], correct).area
         table.add_row(f"area under risk-coverage, by {name}", f"{area:.4f}")
-    table.add_row("refused", f"{answers.refused.mean():.4f} (asked for at most {rate:g} of familiar rows)")
+    table.add_row("refused", f"{known.refused.mean():.4f} (asked for at most {rate:g} of familiar rows)")
     table.add_row("accuracy on answered rows", f"{correct[answered].mean():.4f}" if answered.any() else "none answered")
     return table
 
@@ -157,10 +154,10 @@ def _detection(known: Results, unknown: Results) -> Table:
 
     from socratic.uncertainty.metrics import aupr, auroc, fpr_at_95
 
-    title = f"telling {len(unknown.answers.p_value):,} other rows apart"
+    title = f"telling {len(unknown.refused):,} other rows apart"
     table = Table("score", "AUROC", "AUPR", "FPR95", title=title, box=None, pad_edge=False, header_style="bold")
     for name, scores in known.scores.items():
         pair = scores, unknown.scores[name]
         table.add_row(name, *(f"{measure(*pair):.4f}" for measure in (auroc, aupr, fpr_at_95)))
-    table.add_row("refused", f"{unknown.answers.refused.mean():.1%} of them", "", "")
+    table.add_row("refused", f"{unknown.refused.mean():.1%} of them", "", "")
     return table

@@ -53,7 +53,7 @@ def draw_all(folder: Path, known: Results, unknown: Results | None, rate: float)
 def _risk_coverage(axes: Any, known: Results, rate: float) -> None:
     from socratic.uncertainty.metrics import risk_coverage
 
-    correct = known.answers.probabilities.argmax(1) == known.classes
+    correct = known.answer.probabilities.argmax(1) == known.classes
     for name, colour in (("p-value", _KNOWN), ("entropy", _OTHER)):
         curve = risk_coverage(known.scores[name], correct)
         axes.plot(curve.coverage, curve.risk, color=colour, label=f"by {name} (area {curve.area:.3f})")
@@ -63,7 +63,7 @@ def _risk_coverage(axes: Any, known: Results, rate: float) -> None:
 
 
 def _reliability(axes: Any, known: Results, n_bins: int = 15) -> None:
-    shares = known.answers.probabilities
+    shares = known.answer.probabilities
     confidence, correct = shares.max(1), shares.argmax(1) == known.classes
     bins = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], confidence, side="left")
     count = np.bincount(bins, minlength=n_bins)

@@ -48,10 +48,10 @@ def predict(
     n_rows = n_refused = 0
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):
-            answers = scorer.answers(chunk.batch, chunk.start)
-            added = scorer.to_batch(answers)
+            answer = scorer.answer(chunk.batch, chunk.start)
+            added = scorer.to_batch(answer)
             sink.write(chunk.batch, added.rename_columns([prefix + name for name in ANSWER_COLUMNS]))
-            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(answers.refused.sum())
+            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.refused(answer).sum())
     warn_of_unknown(scorer)
     if not quiet:
         print(f"{n_rows:,} rows, {n_refused:,} unfamiliar ({n_refused / n_rows:.1%}), written to {output}")

@@ -60,6 +60,11 @@ class Answer:
     probabilities: np.ndarray
     uncertainty: Uncertainty
 
+    def take(self, rows: np.ndarray) -> Answer:
+        """The answers to some of the rows."""
+        doubt = {each.name: getattr(self.uncertainty, each.name)[rows] for each in fields(Uncertainty)}
+        return Answer(self.probabilities[rows], Uncertainty(**doubt))
+
     @staticmethod
     def concatenate(parts: Sequence[Answer]) -> Answer:
         """Join the answers to consecutive batches of rows."""
