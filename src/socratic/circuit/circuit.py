@@ -1,4 +1,4 @@
-"""The tensor circuit: leaves, sum-product layers and class roots over a region graph."""
+"""The layered circuit: leaves, sum-product layers and class roots over a region graph."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LeafValue = Callable[[Family, Parameters, Tensor, Tensor], Tensor]
 class LeafSet(nn.Module):
     """Leaves of one family: P slots, each with a variable and I leaves.
 
-    A tensor circuit has a slot for each variable of each leaf region (:class:`~socratic.circuit.leaves.LeafGroup`), a
+    A layered circuit has a slot for each variable of each leaf region (:class:`~socratic.circuit.leaves.LeafGroup`), a
     graph one for each leaf, with I = 1 (:class:`~socratic.circuit.graph_leaves.LeafBatch`). A leaf is addressed by its
     slot and its place in it.
 

@@ -14,7 +14,7 @@ from socratic.families import Distribution, ExponentialFamily, Family
 
 
 class LeafGroup(LeafSet, ABC):
-    """The leaves of one family in a tensor circuit; a slot is a variable of a leaf region.
+    """The leaves of one family in a layered circuit; a slot is a variable of a leaf region.
 
     In the shapes below D is the largest number of slots in a region, U the number of distinct variables.
     """

@@ -1,4 +1,4 @@
-"""Unrolling: a tensor circuit as nodes that share what the circuit shares."""
+"""Unrolling: a layered circuit as nodes that share what the circuit shares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def unroll(circuit: Circuit) -> tuple[Sum, ...]:
-    """The class roots of a tensor circuit as nodes.
+    """The class roots of a layered circuit as nodes.
 
     A leaf region of several variables becomes products of leaves. The sums of a region share one tuple of
     children, so sharing can be read off by identity.

@@ -172,7 +172,7 @@ class Family(ABC):
         return dict(parameters)
 
     def finite(self, parameters: Parameters) -> dict[str, Tensor]:
-        """Parameters for tensor circuits: infinity (a probability of 0) times an absent statistic is undefined."""
+        """Parameters for layered circuits: infinity (a probability of 0) times an absent statistic is undefined."""
         return {name: value.clamp(-1e30, 1e30) for name, value in parameters.items()}
 
     @abstractmethod

@@ -27,7 +27,7 @@ from socratic.families.base import (
 from socratic.numerics import scale_dtype
 
 _LARGEST_LOGIT = 100.0
-"""In tensor circuits: log-odds are multiplied by counts, and no digits are left beyond."""
+"""In layered circuits: log-odds are multiplied by counts, and no digits are left beyond."""
 
 
 @dataclass(frozen=True)

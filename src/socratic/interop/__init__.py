@@ -75,7 +75,7 @@ def class_prior(module: Any) -> Tensor:
 
 
 def _lower(root: Block) -> Circuit | Graph:
-    """The tensor circuit of blocks, or the graph of their nodes where they fit no tensors."""
+    """The layered circuit of blocks, or the graph of their nodes where they fit no tensors."""
     from socratic.interop.nodes import as_nodes
     from socratic.interop.tensors import NotLayeredError, as_circuit
 

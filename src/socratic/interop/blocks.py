@@ -1,7 +1,7 @@
 """Blocks: what circuits of other libraries are read as.
 
 A block is a vector of nodes with one scope, such as the sums of a region. Reading a library means naming its
-blocks; what becomes of them (a tensor circuit, a graph of nodes) does not depend on where they come from.
+blocks; what becomes of them (a layered circuit, a graph of nodes) does not depend on where they come from.
 Blocks compare by identity: a block used twice is shared.
 """
 

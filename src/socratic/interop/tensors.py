@@ -1,4 +1,4 @@
-"""From blocks to a tensor circuit, wherever their regions form one tree for each repetition."""
+"""From blocks to a layered circuit, wherever their regions form one tree for each repetition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class NotLayeredError(Exception):
-    """Blocks that do not fit a tensor circuit, and why."""
+    """Blocks that do not fit a layered circuit, and why."""
 
 
 @torch.no_grad()

@@ -86,7 +86,7 @@ class LayeredEngine(Engine):
     def is_deterministic(self) -> bool:
         """Whether every sum has a single child of positive weight.
 
-        The leaves of a tensor circuit are positive everywhere: nothing else can make it deterministic.
+        The leaves of a layered circuit are positive everywhere: nothing else can make it deterministic.
         """
         roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
         return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])

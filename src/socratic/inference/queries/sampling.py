@@ -150,10 +150,10 @@ def select_at_random(random: Randomness) -> Select:
         # Above 0 and up to the total, so that a term of 0 is never the first to reach it ...
         wanted = random.uniform(draw, place).to(terms.dtype).unsqueeze(1) * cumulated[:, -1:]
         chosen = torch.searchsorted(cumulated, wanted).squeeze(1).clamp_(max=terms.shape[1] - 1)
-        # ... unless parallel sums were rounded out of order.
-        (wrong,) = (terms.gather(1, chosen.unsqueeze(1)).squeeze(1) <= 0).nonzero(as_tuple=True)
-        chosen[wrong] = terms[wrong].argmax(1)
-        return chosen
+        if terms.device.type == "cpu":
+            return chosen
+        # ... unless parallel sums, as on a GPU, were rounded out of order.
+        return torch.where(terms.gather(1, chosen.unsqueeze(1)).squeeze(1) > 0, chosen, terms.argmax(1))
 
     return select
 
