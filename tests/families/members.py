@@ -18,9 +18,9 @@ def random_parameters(family: Family, n_leaves: int, seed: int = 0) -> dict[str,
     return {name: value[0] for name, value in parameters.items()}
 
 
-def leaf(parameters: Parameters, index: int) -> dict[str, torch.Tensor]:
-    """The parameters of one leaf."""
-    return {name: value[index] for name, value in parameters.items()}
+def random_members(family: Family, n_leaves: int, seed: int = 0) -> list[Distribution]:
+    """The same leaves as distributions."""
+    return family.distributions(random_parameters(family, n_leaves, seed))
 
 
 def is_discrete(family: Family) -> bool:
@@ -50,11 +50,11 @@ def draw(distribution: Distribution, n_rows: int, seed: int = 0) -> np.ndarray:
 
 def two_clusters(family: Family, n_rows: int, n_columns: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows (N, V) of two clusters, each column drawn from one of two members of the family, and the clusters (N,)."""
-    parameters = random_parameters(family, 2 * n_columns, seed)
+    leaves = random_members(family, 2 * n_columns, seed)
     cluster = np.random.default_rng(seed).integers(0, 2, n_rows)
     columns = []
     for column in range(n_columns):
-        members = [family.distribution(leaf(parameters, 2 * column + k)) for k in range(2)]
+        members = leaves[2 * column : 2 * column + 2]
         values = np.stack([draw(member, n_rows, seed + 10 * column + k) for k, member in enumerate(members)])
         columns.append(values[cluster, np.arange(n_rows)])
     return np.stack(columns, axis=1), cluster

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from socratic.circuit.leaves import LeafLayer
 from socratic.families import FAMILIES, Distribution, ExponentialFamily, Family, as_family, family_from_dict
-from tests.families.members import NAMES, SOME, draw, is_discrete, leaf, quantiles, random_parameters
+from tests.families.members import NAMES, SOME, draw, is_discrete, quantiles, random_members, random_parameters
 
 N_LEAVES = 4
 FAR = (1e-6, 1e-4, 0.01, 0.99, 1 - 1e-4, 1 - 1e-6)
@@ -42,8 +42,7 @@ def expectation(distribution: Distribution, power: int, around: float) -> float:
 def test_single_densities_are_normalised_with_these_moments(family: Family) -> None:
     parameters = random_parameters(family, N_LEAVES)
     means, variances = family.mean(parameters), family.variance(parameters)
-    for index in range(N_LEAVES):
-        distribution = family.distribution(leaf(parameters, index))
+    for index, distribution in enumerate(family.distributions(parameters)):
         assert expectation(distribution, 0, 0.0) == pytest.approx(1.0, abs=1e-5)
         mean = expectation(distribution, 1, 0.0)
         assert means[index].item() == pytest.approx(mean, rel=1e-5, abs=1e-6)
@@ -54,8 +53,7 @@ def test_no_value_is_more_probable_than_the_mode(family: Family) -> None:
     parameters = random_parameters(family, N_LEAVES)
     modes = family.mode(parameters)
     assert not family.invalid(modes).any()
-    for index in range(N_LEAVES):
-        distribution = family.distribution(leaf(parameters, index))
+    for index, distribution in enumerate(family.distributions(parameters)):
         best = distribution.log_density(modes[index].item())
         others = quantiles(family, parameters, (*FAR, *SOME))[index]
         assert best >= max(distribution.log_density(value) for value in others.tolist()) - 1e-5
@@ -66,8 +64,7 @@ def test_quantiles_are_inverse_to_the_cumulated_density(family: Family) -> None:
     found = quantiles(family, parameters)
     assert not family.invalid(found).any()
     assert (found.diff(dim=1) >= 0).all()
-    for index in range(N_LEAVES):
-        distribution = family.distribution(leaf(parameters, index))
+    for index, distribution in enumerate(family.distributions(parameters)):
         for place in (3, 12, 20):
             value = found[index, place].item()
             if is_discrete(family):
@@ -84,8 +81,8 @@ def test_quantiles_are_inverse_to_the_cumulated_density(family: Family) -> None:
 
 def test_draws_have_the_moments(family: Family) -> None:
     parameters = random_parameters(family, N_LEAVES)
-    for index in range(N_LEAVES):
-        drawn = draw(family.distribution(leaf(parameters, index)), 20_000, seed=index)
+    for index, distribution in enumerate(family.distributions(parameters)):
+        drawn = draw(distribution, 20_000, seed=index)
         mean, variance = family.mean(parameters)[index].item(), family.variance(parameters)[index].item()
         assert drawn.mean() == pytest.approx(mean, abs=5 * math.sqrt(variance / len(drawn)))
         assert drawn.var() == pytest.approx(variance, rel=0.2)
@@ -96,16 +93,17 @@ def test_tensors_agree_with_single_leaves(family: Family) -> None:
     layer = LeafLayer([family] * 2, [(0, 1), (1,)], N_LEAVES)
     layer.reset_parameters(torch.Generator().manual_seed(0))
     (group,) = layer.leaf_groups()
-    single = {name: value.detach()[0].double() for name, value in group.parameter_values().items()}
-    x = quantiles(family, single, (0.01, 0.2, 0.5, 0.9, 0.999))[:2].t().contiguous()
+    first = {name: value.detach()[0].double() for name, value in group.parameter_values().items()}
+    x = quantiles(family, first, (0.01, 0.2, 0.5, 0.9, 0.999))[:2].t().contiguous()
     x[1, 0] = torch.nan
     rough = layer.log_density(x.float()).detach().double()
     exact = layer.double().log_density(x).detach()
+    single = layer.distributions()
     for region, scope in enumerate(layer.scopes):
         for index in range(N_LEAVES):
             for row in range(len(x)):
                 known = [v for v in scope if not x[row, v].isnan()]
-                expected = sum(layer.distribution(region, v, index).log_density(float(x[row, v])) for v in known)
+                expected = sum(single[region][v][index].log_density(float(x[row, v])) for v in known)
                 assert exact[region, index, row].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
     assert ((rough - exact).abs() <= 1e-4 + 1e-4 * exact.abs()).all()
 
@@ -125,7 +123,7 @@ def fit(family: Family, values: np.ndarray, weight: np.ndarray | None = None, ro
     known = torch.from_numpy(values).unsqueeze(0)
     weights = torch.ones_like(known) if weight is None else torch.from_numpy(weight).unsqueeze(0)
     fitted = family.fit(known, weights, towards=neutral, rows=rows)
-    return family.distribution({name: value[0, 0] for name, value in fitted.items()})
+    return family.distributions({name: value[0] for name, value in fitted.items()})[0]
 
 
 def log_likelihood(distribution: Distribution, values: np.ndarray) -> float:
@@ -135,8 +133,7 @@ def log_likelihood(distribution: Distribution, values: np.ndarray) -> float:
 
 def test_fitting_finds_the_member_that_drew_the_values(family: Family) -> None:
     parameters = random_parameters(family, N_LEAVES)
-    for index in range(N_LEAVES):
-        truth = family.distribution(leaf(parameters, index))
+    for index, truth in enumerate(family.distributions(parameters)):
         values = draw(truth, 20_000, seed=index)
         found = fit(family, values)
         assert log_likelihood(found, values) >= log_likelihood(truth, values) - 0.1
@@ -149,7 +146,7 @@ def test_fitting_finds_the_member_that_drew_the_values(family: Family) -> None:
 
 
 def test_weights_count_as_copies(family: Family) -> None:
-    values = draw(family.distribution(leaf(random_parameters(family, 1), 0)), 60)
+    values = draw(random_members(family, 1)[0], 60)
     copies = np.random.default_rng(0).integers(0, 4, 60)
     weighted, repeated = fit(family, values, copies.astype(float)), fit(family, np.repeat(values, copies))
     probe = values[:20]
@@ -168,7 +165,7 @@ def test_without_values_a_leaf_is_what_it_is_drawn_to(family: Family) -> None:
 
 def test_parts_of_columns_are_kept_from_overfitting(family: Family) -> None:
     """One value, or none, leaves a density that is finite everywhere the column is."""
-    column = draw(family.distribution(leaf(random_parameters(family, 1), 0)), 300)
+    column = draw(random_members(family, 1)[0], 300)
     whole = family.fit_column(column)
     for part in (column[:0], column[:1], np.repeat(column[:1], 9)):
         found = whole.family.fit_part(part, whole, rows=1.0, min_variance=0.01)
@@ -181,12 +178,10 @@ def test_parts_of_columns_are_kept_from_overfitting(family: Family) -> None:
 def test_families_and_members_are_plain_data(family: Family) -> None:
     assert family_from_dict(json.loads(json.dumps(family.to_dict()))) == family
     assert as_family(family.name) == family
-    for index in range(N_LEAVES):
-        member = family.distribution(leaf(random_parameters(family, N_LEAVES), index))
+    for member in random_members(family, N_LEAVES):
         again = type(member.family).of(**json.loads(json.dumps(dict(member.parameters))))
         assert again == member
-        parameters = {name: value[0] for name, value in member.family.from_plain([member.parameters]).items()}
-        back = member.family.distribution(parameters)
+        (back,) = member.family.distributions(member.family.from_plain([member.parameters]))
         value = draw(member, 1)[0]
         assert back.log_density(value) == pytest.approx(member.log_density(value), rel=1e-6)
         assert member.describe().startswith(f"{family.name}: ")
@@ -198,8 +193,8 @@ def test_expected_statistics_are_those_of_the_member(family: Family) -> None:
     parameters = {name: value.unsqueeze(0) for name, value in random_parameters(family, N_LEAVES).items()}
     centre = family.centre(parameters)
     again = family.from_expectations(family.expectations(parameters, centre), centre)
-    for index in range(N_LEAVES):
-        one, other = (family.distribution({k: v[0, index] for k, v in p.items()}) for p in (parameters, again))
+    both = (family.distributions({name: value[0] for name, value in p.items()}) for p in (parameters, again))
+    for one, other in zip(*both, strict=True):
         probe = draw(one, 20)
         assert log_likelihood(other, probe) == pytest.approx(log_likelihood(one, probe), rel=1e-4)
 

@@ -148,7 +148,7 @@ def test_pictures_and_summaries_name_the_family(family: Family) -> None:
     assert socratic.summary(circuit).leaves == {family.name: 12}
     assert repr(socratic.summary(circuit.to_graph())).count(family.name) == 1
     pytest.importorskip("graphviz")
-    picture = socratic.draw(socratic.Graph(socratic.Leaf(0, circuit.leaves.leaf_groups()[0].distribution(0))))
+    picture = socratic.draw(socratic.Graph(socratic.Leaf(0, circuit.leaves.leaf_groups()[0].distributions()[0][0])))
     assert f"{family.name}: " in picture.source
 
 

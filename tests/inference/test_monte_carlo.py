@@ -71,7 +71,10 @@ def test_leaf_dropout_marginalises_in_expectation() -> None:
     circuit = socratic.rat_spn(2, 1, n_leaves=1, n_sums=1, depth=1, n_repetitions=1).double()
     x = torch.tensor([[0.3, -0.2]], dtype=torch.float64)
     p = 0.3
-    leaves = [(circuit.leaves.distribution(region, v, 0), v) for region, (v,) in enumerate(circuit.leaves.scopes)]
+    regions = zip(circuit.leaves.distributions(), circuit.leaves.scopes, strict=True)
+    leaves = [(found[v][0], v) for found, (v,) in regions]
+        (found[v][0], v) for found, (v,) in zip(circuit.leaves.distributions(), circuit.leaves.scopes, strict=True)
+    ]
     densities = [math.exp(leaf.log_density(float(x[0, v]))) for leaf, v in leaves]
     expected = math.prod(p + (1 - p) * density for density in densities)
     second = math.prod(p + (1 - p) * density**2 for density in densities)

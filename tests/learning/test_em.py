@@ -58,8 +58,8 @@ def test_a_single_leaf_gets_the_maximum_likelihood() -> None:
         2, 1, n_sums=1, n_leaves=1, depth=0, n_repetitions=1, leaf=[Gaussian(0.01, 5.0), "bernoulli"]
     )
     fit_em(circuit, rows_of(x), n_epochs=3)
-    normal = circuit.leaves.distribution(0, 0, 0)
-    flag = circuit.leaves.distribution(0, 1, 0)
+    (leaves,) = circuit.leaves.distributions()
+    (normal,), (flag,) = leaves[0], leaves[1]
     assert normal.parameters == {"mean": pytest.approx(1.0, abs=1e-2), "variance": pytest.approx(0.5, abs=1e-2)}
     assert flag.parameters == {"probability": pytest.approx(2 / 3, abs=1e-2)}
 

@@ -23,6 +23,8 @@ class LeafBatch(LeafSet):
             [int(leaf.variable) for leaf in leaves],
             {name: value.unsqueeze(1).to(dtype) for name, value in parameters.items()},
         )
+        # Some value of the domain, to stand in for what has no density.
+        self._possible = family.mode(family.from_plain([family.neutral])).item()
 
     def log_density(self, x: Tensor) -> Tensor:
         """Log-densities (P, N) of rows (N, V): 0 where missing, minus infinity outside the family's domain."""
@@ -30,8 +32,7 @@ class LeafBatch(LeafSet):
         missing = values.isnan()
         outside = self.family.invalid(values)
         parameters = {name: value.squeeze(1) for name, value in self.parameter_values().items()}
-        inside = self.family.mode(parameters).detach().unsqueeze(-1)
-        density = self.family.log_density(parameters, torch.where(missing | outside, inside, values))
+        density = self.family.log_density(parameters, torch.where(missing | outside, self._possible, values))
         return density.masked_fill(missing, 0.0).masked_fill(outside, -math.inf)
 
 
@@ -57,15 +58,13 @@ class GraphLeaves(nn.Module):
     @torch.no_grad()
     def distributions(self) -> list[Distribution]:
         """The leaves' distributions with the present parameters, in the order of their numbers."""
-        found: list[Distribution] = []
-        for batch in self.leaf_batches():
-            parameters = {name: value.cpu() for name, value in batch.parameter_values().items()}
-            found += distributions_of(batch.family, parameters)
-        return found
+        return [
+            distribution
+            for batch in self.leaf_batches()
+            for distribution in distributions_of(batch.family, batch.parameter_values())
+        ]
 
 
 def distributions_of(family: Family, parameters: dict[str, Tensor]) -> list[Distribution]:
     """Leaves with these parameters (P, 1) or (P, 1, ...) as distributions, of the nearest values they can have."""
-    near = family.within_bounds(parameters)
-    n_leaves = len(next(iter(near.values())))
-    return [family.distribution({name: value[slot, 0] for name, value in near.items()}) for slot in range(n_leaves)]
+    return family.distributions(family.within_bounds({name: value[:, 0] for name, value in parameters.items()}))

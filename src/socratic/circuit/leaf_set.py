@@ -91,6 +91,9 @@ class LeafSet(nn.Module):
         entries[draws * rows.shape[1] + variables] = values
 
     @torch.no_grad()
-    def distribution(self, slot: int, place: int = 0) -> Distribution:
-        """One leaf as a distribution of its own, with the present parameters."""
-        return self.family.distribution({name: value[slot, place] for name, value in self.parameter_values().items()})
+    def distributions(self) -> list[list[Distribution]]:
+        """The I leaves of each of the P slots as distributions of their own, with the present parameters."""
+        parameters = self.parameter_values()
+        n_leaves = next(iter(parameters.values())).shape[1]
+        found = self.family.distributions({name: value.flatten(0, 1) for name, value in parameters.items()})
+        return [found[first : first + n_leaves] for first in range(0, len(found), n_leaves)]

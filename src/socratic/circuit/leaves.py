@@ -235,13 +235,14 @@ class LeafLayer(nn.Module):
         """Like :meth:`log_density`, marginalising each univariate leaf of each row with probability ``dropout``."""
         return _total([group.log_density_with_dropout(x, dropout, generator) for group in self.leaf_groups()])
 
-    def distribution(self, region: int, variable: int, leaf: int) -> Distribution:
-        """One univariate leaf of the region at this place in evaluation order."""
+    def distributions(self) -> list[dict[int, list[Distribution]]]:
+        """The I univariate leaves of each variable of each region, as distributions of their own."""
+        found: list[dict[int, list[Distribution]]] = [{} for _ in self.scopes]
         for group in self.leaf_groups():
-            if group.family == self.families[variable]:
-                scope = [v for v in self.scopes[region] if self.families[v] == group.family]
-                return group.distribution(int(group.slot_index[region, scope.index(variable)]), leaf)
-        raise KeyError(variable)
+            slots = zip(group.region_of_slot().tolist(), group.variables.tolist(), group.distributions(), strict=True)
+            for region, variable, leaves in slots:
+                found[region][variable] = leaves
+        return found
 
 
 def _total(values: list[Tensor]) -> Tensor:

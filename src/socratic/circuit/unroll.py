@@ -45,10 +45,10 @@ def unroll(circuit: Circuit) -> tuple[Sum, ...]:
 def _leaf_nodes(circuit: Circuit) -> list[tuple[Node, ...]]:
     layer = circuit.leaves
     regions: list[tuple[Node, ...]] = []
-    for region, scope in enumerate(layer.scopes):
+    for scope, distributions in zip(layer.scopes, layer.distributions(), strict=True):
         nodes: list[Node] = []
         for index in range(layer.n_nodes):
-            leaves = tuple(Leaf(v, layer.distribution(region, v, index)) for v in scope)
+            leaves = tuple(Leaf(variable, distributions[variable][index]) for variable in scope)
             nodes.append(leaves[0] if len(leaves) == 1 else Product(leaves))
         regions.append(tuple(nodes))
     return regions

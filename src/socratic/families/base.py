@@ -108,8 +108,8 @@ class Family(ABC):
         """See :meth:`Distribution.describe`."""
 
     @abstractmethod
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        """The plain parameters of one leaf, whose tensors are () or (n,)."""
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        """The plain parameters of M leaves, whose tensors are (M,) or (M, ...)."""
 
     @abstractmethod
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
@@ -129,9 +129,10 @@ class Family(ABC):
         """Rows of the neutral member to add to a whole column: none where values have no unit of their own."""
         return 1.0 if self.scaling == "none" else 0.0
 
-    def distribution(self, parameters: Parameters) -> Distribution:
-        """One leaf, whose tensors are () or (n,), as a distribution of its own."""
-        return type(self).of(**self.to_plain({name: value.double() for name, value in parameters.items()}))
+    def distributions(self, parameters: Parameters) -> list[Distribution]:
+        """M leaves, whose tensors are (M,) or (M, ...), as distributions of their own."""
+        wide = {name: value.detach().cpu().double() for name, value in parameters.items()}
+        return [type(self).of(**plain) for plain in self.to_plain(wide)]
 
     # Parameters of many leaves
 
@@ -168,7 +169,7 @@ class Family(ABC):
         return started
 
     def within_bounds(self, parameters: Parameters) -> dict[str, Tensor]:
-        """The nearest parameters that have a :meth:`distribution`: rounding and learning can lead beyond them."""
+        """The nearest parameters that have :meth:`distributions`: rounding and learning can lead beyond them."""
         return dict(parameters)
 
     def finite(self, parameters: Parameters) -> dict[str, Tensor]:
@@ -291,7 +292,7 @@ class Family(ABC):
         towards = {name: value.unsqueeze(1) for name, value in self.from_plain([whole.parameters]).items()}
         known = torch.from_numpy(values).unsqueeze(0)
         fitted = self.fit(known, torch.ones_like(known), towards=towards, rows=rows, margin=0.0)
-        return self.distribution({name: value[0, 0] for name, value in fitted.items()})
+        return self.distributions({name: value[0] for name, value in fitted.items()})[0]
 
     # Storage
 

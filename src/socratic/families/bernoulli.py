@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -55,8 +55,8 @@ class Bernoulli(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"bernoulli: {plain['probability']:.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"probability": float(torch.sigmoid(parameters["logit"]))}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        return [{"probability": chance} for chance in self.mean(parameters).tolist()]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"logit": torch.logit(column(members, "probability"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -76,8 +76,9 @@ class Binomial(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"binomial: {self.n_trials} trials of {plain['probability']:.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"n_trials": self.n_trials, "probability": float(torch.sigmoid(parameters["logit"]))}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        chances = torch.sigmoid(parameters["logit"]).tolist()
+        return [{"n_trials": self.n_trials, "probability": chance} for chance in chances]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"logit": torch.logit(column(members, "probability"))}

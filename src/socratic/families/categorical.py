@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -70,8 +70,8 @@ class Categorical(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"categorical: {listed(plain['probabilities'])}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"probabilities": tuple(torch.softmax(parameters["logits"], dim=-1).tolist())}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        return [{"probabilities": tuple(row)} for row in torch.softmax(parameters["logits"], dim=-1).tolist()]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         probabilities = column(members, "probabilities")

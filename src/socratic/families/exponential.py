@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,8 +41,8 @@ class Exponential(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"exponential: mean {plain['mean']:.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"mean": max(float(self.mean(parameters)), _SMALLEST_MEAN)}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        return [{"mean": mean} for mean in self.mean(parameters).clamp_min(_SMALLEST_MEAN).tolist()]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"log_mean": torch.log(column(members, "mean"))}

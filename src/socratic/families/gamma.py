@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -53,8 +53,10 @@ class Gamma(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"gamma: mean {plain['mean']:.3g}, deviation {plain['mean'] / math.sqrt(plain['shape']):.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"shape": float(self._shape(parameters)), "mean": max(float(self.mean(parameters)), _SMALLEST)}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        means = self.mean(parameters).clamp_min(_SMALLEST)
+        pairs = zip(self._shape(parameters).tolist(), means.tolist(), strict=True)
+        return [{"shape": shape, "mean": mean} for shape, mean in pairs]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         excess = (column(members, "shape") - 1.0).clamp_min(_SMALLEST_EXCESS)

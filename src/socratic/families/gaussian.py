@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -72,8 +72,9 @@ class Gaussian(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"gaussian: mean {plain['mean']:.3g}, deviation {math.sqrt(plain['variance']):.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"mean": float(parameters["mean"]), "variance": float(self.variance(parameters))}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        pairs = zip(parameters["mean"].tolist(), self.variance(parameters).tolist(), strict=True)
+        return [{"mean": mean, "variance": variance} for mean, variance in pairs]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"mean": column(members, "mean"), "raw_variance": self._raw(column(members, "variance"), 0.0)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -83,9 +83,9 @@ class Histogram(ExponentialFamily):
         peak = self.mode(self.from_plain([plain])).item()
         return f"histogram: {self.n_bins} bins from {self.low:.3g} to {self.high:.3g}, highest at {peak:.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        chances = torch.softmax(parameters["logits"], dim=-1).tolist()
-        return {"probabilities": tuple(chances), "low": self.low, "high": self.high}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        rows = torch.softmax(parameters["logits"], dim=-1).tolist()
+        return [{"probabilities": tuple(row), "low": self.low, "high": self.high} for row in rows]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         probabilities = column(members, "probabilities")

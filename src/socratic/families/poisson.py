@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,8 +43,8 @@ class Poisson(ExponentialFamily):
     def describe(self, plain: Plain) -> str:
         return f"poisson: mean {plain['rate']:.3g}"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        return {"rate": max(float(torch.exp(parameters["log_rate"])), _SMALLEST_RATE)}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        return [{"rate": rate} for rate in self.mean(parameters).clamp_min(_SMALLEST_RATE).tolist()]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"log_rate": torch.log(column(members, "rate"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -56,9 +56,9 @@ class StudentT(Family):
     def describe(self, plain: Plain) -> str:
         return f"student-t: location {plain['location']:.3g}, scale {plain['scale']:.3g}, {self.degrees:.3g} degrees"
 
-    def to_plain(self, parameters: Parameters) -> dict[str, Any]:
-        location, scale = float(parameters["location"]), float(self._scale(parameters))
-        return {"location": location, "scale": scale, "degrees": self.degrees}
+    def to_plain(self, parameters: Parameters) -> list[Plain]:
+        pairs = zip(parameters["location"].tolist(), self._scale(parameters).tolist(), strict=True)
+        return [{"location": location, "scale": scale, "degrees": self.degrees} for location, scale in pairs]
 
     def from_plain(self, members: Sequence[Plain]) -> dict[str, Tensor]:
         return {"location": column(members, "location"), "raw_scale": self._raw(column(members, "scale"), 0.0)}

@@ -40,8 +40,7 @@ def _children(block: Block) -> tuple[Block, ...]:
 
 def _nodes(block: Block, children: list[tuple[Node, ...]]) -> tuple[Node, ...]:
     if isinstance(block, Leaves):
-        leaves = [{name: value[index] for name, value in block.parameters.items()} for index in range(block.width)]
-        return tuple(Leaf(block.variable, block.family.distribution(leaf)) for leaf in leaves)
+        return tuple(Leaf(block.variable, leaf) for leaf in block.family.distributions(block.parameters))
     if isinstance(block, Joined):
         return tuple(itertools.chain.from_iterable(children))
     if isinstance(block, Sums):
