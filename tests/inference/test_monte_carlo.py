@@ -73,8 +73,6 @@ def test_leaf_dropout_marginalises_in_expectation() -> None:
     p = 0.3
     regions = zip(circuit.leaves.distributions(), circuit.leaves.scopes, strict=True)
     leaves = [(found[v][0], v) for found, (v,) in regions]
-        (found[v][0], v) for found, (v,) in zip(circuit.leaves.distributions(), circuit.leaves.scopes, strict=True)
-    ]
     densities = [math.exp(leaf.log_density(float(x[0, v]))) for leaf, v in leaves]
     expected = math.prod(p + (1 - p) * density for density in densities)
     second = math.prod(p + (1 - p) * density**2 for density in densities)

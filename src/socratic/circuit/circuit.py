@@ -48,8 +48,8 @@ class Circuit(CircuitModule):
     n_leaves : int
         Leaves per leaf region (I).
     leaf : str, Family, or a sequence of them
-        The leaf family, or one for each variable: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``,
-        ``"binomial"``, or an instance from :mod:`socratic.families` with its settings.
+        The leaf family, or one for each variable: a name such as ``"gaussian"``, or an instance from
+        :mod:`socratic.families` with its settings.
     product : {"all-pairs", "element-wise"}
         All products of a left with a right node, or only those of equal index.
     seed : int

@@ -285,9 +285,9 @@ class Family(ABC):
         whole : Distribution
             The member for the whole column.
         rows : float
-            Rows to add that are distributed as the whole column is (families of counts and categories).
+            Rows to add that are distributed as the whole column is; families with ``min_variance`` add none.
         min_variance : float
-            Smallest variance, as a share of the whole column's (families with a scale of their own).
+            Smallest variance, as a share of the whole column's, of Gaussian and Student-t leaves.
         """
         towards = {name: value.unsqueeze(1) for name, value in self.from_plain([whole.parameters]).items()}
         known = torch.from_numpy(values).unsqueeze(0)

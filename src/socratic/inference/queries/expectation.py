@@ -109,5 +109,5 @@ def _check_discrete(circuit: Circuit | Graph, variable: Any) -> int:
     if not families:
         raise ValueError(f"tables must hold variables of the graph; variable {variable} has no leaves")
     if any(family.n_values is None for family in families):
-        raise ValueError(f"tables must hold discrete variables; variable {variable} has a density (see its mean)")
+        raise ValueError(f"tables must be of finitely many values; variable {variable} has more (see its mean)")
     return int(variable)

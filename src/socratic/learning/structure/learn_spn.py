@@ -60,9 +60,9 @@ def learn_spn(
     n_clusters : int
         Clusters that rows are divided into at once.
     min_variance : float
-        Smallest variance of a Gaussian leaf, as a share of its column's variance without the tails (1% on each side).
+        Smallest variance of a Gaussian or Student-t leaf, as a share of its column's without 1% at either end.
     smoothing : float
-        Rows added to every leaf of categories or counts, distributed as the whole column is.
+        Rows added to every leaf of another family, distributed as the whole column is.
     seed : int
         Equal arguments give equal circuits.
     reference : array (M, V), optional

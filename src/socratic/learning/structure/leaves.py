@@ -23,9 +23,9 @@ class LeafFitter:
         What the values of each column are. The variance bounds of a Gaussian family are for standardised data and
         are not used: ``min_variance`` takes their place.
     min_variance : float
-        Smallest variance of a leaf, as a share of its column's variance without the tails (1% on each side).
+        Smallest variance of a Gaussian or Student-t leaf, as a share of its column's without 1% at either end.
     smoothing : float
-        Rows added to every leaf of categories or counts, distributed as the whole column is.
+        Rows added to every leaf of another family, distributed as the whole column is.
     """
 
     def __init__(self, x: np.ndarray, families: Sequence[Family], *, min_variance: float, smoothing: float) -> None:
