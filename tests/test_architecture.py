@@ -25,9 +25,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning": {*CORE},
     "tables": {*CORE},
     "estimators": {*CORE, "images", "uncertainty", "learning", "tables"},
-    "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators"},
+    "loading": {"errors", "circuit", "estimators"},
+    "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading"},
     # "": the package itself, for its version.
-    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "scoring", "pages"},
+    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading", "scoring", "pages"},
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")

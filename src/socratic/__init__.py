@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from socratic.circuit import Leaf as Leaf
     from socratic.circuit import Product as Product
     from socratic.circuit import Sum as Sum
-    from socratic.circuit import load as load
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
     from socratic.drawing import Picture as Picture
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import Uncertainty as Uncertainty
-    from socratic.estimators import load_classifier as load_classifier
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
     from socratic.inference import Moments as Moments
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from socratic.learning.structure import hidden_chow_liu_tree as hidden_chow_liu_tree
     from socratic.learning.structure import learn_class_spns as learn_class_spns
     from socratic.learning.structure import learn_spn as learn_spn
+    from socratic.loading import load as load
     from socratic.structure import Partition as Partition
     from socratic.structure import Region as Region
     from socratic.structure import RegionGraph as RegionGraph
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from socratic.structure import spatial_binary_trees as spatial_binary_trees
 
 _HOMES = {
-    "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "load", "rat_spn", "spatial_spn"),
+    "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "rat_spn", "spatial_spn"),
     "socratic.inference": (
         "Expectation",
         "Explanation",
@@ -95,8 +94,8 @@ _HOMES = {
         "CircuitImageClassifier",
         "CircuitOutlierDetector",
         "Uncertainty",
-        "load_classifier",
     ),
+    "socratic.loading": ("load",),
     "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu_tree", "learn_class_spns", "learn_spn"),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }

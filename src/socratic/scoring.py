@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from socratic.estimators import Answer, CircuitClassifier, load_classifier
+from socratic.estimators import Answer, CircuitClassifier
+from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
 
@@ -101,4 +102,4 @@ class Scorer:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
             path.write_bytes(state["model"])
-            self.__init__(load_classifier(path, device=state["device"]))  # type: ignore[misc]
+            self.__init__(load(path, device=state["device"]))  # type: ignore[misc]

@@ -107,7 +107,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is damaged or no model file"):
         socratic.load(path)
     save_file({"x": torch.zeros(2)}, path)
-    with pytest.raises(ModelFileError, match=r"no socratic\.circuit: socratic did not write it"):
+    with pytest.raises(ModelFileError, match="but no model: socratic did not write it"):
         socratic.load(path)
 
 
@@ -123,7 +123,7 @@ def test_another_version_is_named(model: Path) -> None:
     with pytest.raises(ModelFileError, match="format version 99; this version of socratic reads 1"):
         socratic.load(model)
     rewrite(model, {**header_of(model), "format": "socratic.other"})
-    with pytest.raises(ModelFileError, match=r"is no socratic\.circuit: it is a socratic\.other"):
+    with pytest.raises(ModelFileError, match=r"holds no model: it is a socratic\.other"):
         socratic.load(model)
     rewrite(model, {"format": "socratic.circuit"})
     with pytest.raises(ModelFileError, match="its configuration is not readable"):

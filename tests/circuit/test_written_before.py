@@ -24,6 +24,6 @@ def test_models_give_the_same_likelihoods(kind: str) -> None:
 
 def test_classifiers_give_the_same_probabilities() -> None:
     pandas = pytest.importorskip("pandas")
-    model = socratic.load_classifier(FILES / "classifier.safetensors")
+    model = socratic.load(FILES / "classifier.safetensors")
     found = model.predict_proba(pandas.DataFrame(EXPECTED["table"]))
     np.testing.assert_allclose(found, EXPECTED["classifier"], rtol=1e-6)

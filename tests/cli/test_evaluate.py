@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from socratic.estimators import load_classifier
+from socratic import load
 from socratic.uncertainty.metrics import auroc, expected_calibration_error
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 
@@ -26,7 +26,7 @@ def test_measures(run: Run, folder: Path) -> None:
     done = run("evaluate", folder / "model", folder / "test.csv", "--target", "outcome")
     assert (done.code, done.err) == (0, "")
     found = measured(done.out)
-    model, frame = load_classifier(folder / "model"), pd.read_csv(folder / "test.csv")
+    model, frame = load(folder / "model"), pd.read_csv(folder / "test.csv")
     features, labels = frame[HEADER[:-1]], frame["outcome"].to_numpy()
     shares, codes = model.predict_proba(features), np.searchsorted(model.classes_, labels)
     right, rejected = model.predict(features) == labels, model.reject(features)
@@ -50,7 +50,7 @@ def test_other_rows_and_plots(run: Run, folder: Path, tmp_path: Path) -> None:
         done = run(*command, "--plots", tmp_path / "plots")
         assert (done.code, done.err) == (0, "")
         contents.append({path.name: path.read_bytes() for path in (tmp_path / "plots").iterdir()})
-    model = load_classifier(folder / "model")
+    model = load(folder / "model")
     known = model.uncertainty(pd.read_csv(folder / "test.csv")[HEADER[:-1]])
     unknown = model.uncertainty(pd.read_csv(other))
     lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
@@ -78,7 +78,7 @@ def test_classes_must_be_known(run: Run, folder: Path, tmp_path: Path) -> None:
 def test_info(run: Run, folder: Path) -> None:
     done = run("info", folder / "model")
     assert (done.code, done.err) == (0, "")
-    model = load_classifier(folder / "model")
+    model = load(folder / "model")
     found = measured(done.out)
     assert "2: no, yes" in done.out
     assert found["parameters"] == f"{sum(p.numel() for p in model.circuit_.parameters()):,}"

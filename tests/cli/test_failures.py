@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import socratic
 from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, finished, launch, read_csv, table, write_csv
 
 GOOD = "".join(",".join(row) + "\n" for row in table(40, 6))
@@ -138,10 +139,15 @@ def test_damaged_models(run: Run, folder: Path, tmp_path: Path) -> None:
         content[:100],
         content[:-100],
         b"\xff" * 64,
-        content.replace(b"socratic.classifier", b"x" * 19),
+        content.replace(b"socratic.estimator", b"x" * 18),
     ):
         (tmp_path / "model").write_bytes(damaged)
         assert_one_line(run("info", tmp_path / "model"))
+
+
+def test_other_models_are_named(run: Run, tmp_path: Path) -> None:
+    socratic.rat_spn(4, 2, depth=1).save(tmp_path / "model")
+    assert "model holds a Circuit; name a classifier" in assert_one_line(run("info", tmp_path / "model"))
 
 
 @pytest.fixture

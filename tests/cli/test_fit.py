@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from socratic.estimators import load_classifier
+from socratic import load
 from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, table, write_csv
 
 
@@ -54,7 +54,7 @@ def test_options(run: Run, tmp_path: Path) -> None:
     done = run("fit", data, "--target", "y", "-o", tmp_path / "m", *options, "--drop-missing-target", "--jobs", 1)
     assert done.code == 0, done.err
     assert "59 (1 without a class left out)" in done.out
-    model = load_classifier(tmp_path / "m")
+    model = load(tmp_path / "m")
     assert [(column.name, column.kind) for column in model.table_.columns] == [
         ("age", "gaussian"),
         ("income", "gaussian"),
@@ -72,7 +72,7 @@ def test_numbers_as_categories(run: Run, tmp_path: Path) -> None:
         "fit", data, "--target", "y", "-o", tmp_path / "m", "--leaf", "code=categorical", "--epochs", 1, "--jobs", 1
     )
     assert (done.code, done.err) == (0, "")
-    assert load_classifier(tmp_path / "m").table_.columns[0].categories == ("0", "1", "2")
+    assert load(tmp_path / "m").table_.columns[0].categories == ("0", "1", "2")
     done = run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
 

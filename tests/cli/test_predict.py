@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socratic.estimators import load_classifier
+from socratic import load
 from socratic.scoring import ANSWER_COLUMNS
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 
@@ -17,7 +17,7 @@ from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, wr
 def library_says(folder: Path) -> tuple[Any, Any, Any]:
     """Model, table and doubts, computed without the command line."""
     pd = pytest.importorskip("pandas")
-    model = load_classifier(folder / "model")
+    model = load(folder / "model")
     frame = pd.read_csv(folder / "test.csv")
     features = frame[HEADER[:-1]]
     return model, features, model.uncertainty(features)

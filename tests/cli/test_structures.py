@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from socratic import load
 from socratic.cli import parsing
-from socratic.estimators import load_classifier
 from tests.cli.conftest import Run, assert_one_line, read_csv, table, write_csv
 
 
@@ -20,7 +20,7 @@ def test_learned_models_from_fit_to_evaluation(run: Run, folder: Path, tmp_path:
     done = run("fit", folder / "train.csv", *options, "-o", model)
     assert (done.code, done.err) == (0, "")
     assert "epochs       none: structure and parameters are learned from the table" in done.out
-    loaded = load_classifier(model)
+    loaded = load(model)
     assert loaded.structure == structure
 
     done = run("info", model)
@@ -51,7 +51,7 @@ def test_images_in_tables(run: Run, tmp_path: Path) -> None:
     assert "6 columns are no square image" in assert_one_line(run(*command))
     done = run(*command, "--image-shape", "2x3")
     assert (done.code, done.err) == (0, "")
-    model = load_classifier(tmp_path / "m")
+    model = load(tmp_path / "m")
     assert list(model.image_shape or ()) == [2, 3]
     assert "spatial" in run("info", tmp_path / "m").out
 

@@ -137,7 +137,7 @@ def test_estimators_take_names_and_instances(family: Family, tmp_path: Path) -> 
     expected = model.predict_proba(x)
     assert np.isfinite(expected).all()
     model.save(tmp_path / "model")
-    again = socratic.load_classifier(tmp_path / "model")
+    again = socratic.load(tmp_path / "model")
     np.testing.assert_allclose(again.predict_proba(x), expected)
     drawn, _ = by_name.sample(50, random_state=0)
     assert not family.invalid(torch.as_tensor(np.asarray(drawn, dtype=np.float64))).any()

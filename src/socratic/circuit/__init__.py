@@ -4,6 +4,5 @@ from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.graph import Graph
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
-from socratic.circuit.storage import load
 
-__all__ = ["Circuit", "Graph", "Leaf", "Node", "Product", "Sum", "Weights", "load", "rat_spn", "spatial_spn"]
+__all__ = ["Circuit", "Graph", "Leaf", "Node", "Product", "Sum", "Weights", "rat_spn", "spatial_spn"]

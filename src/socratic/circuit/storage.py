@@ -27,8 +27,9 @@ ENTRY = "socratic"
 """The name of the metadata entry that holds everything but the tensors."""
 FORMAT = "socratic.circuit"
 GRAPH_FORMAT = "socratic.graph"
+FORMATS = (FORMAT, GRAPH_FORMAT)
+"""The formats that :func:`load_circuit` reads."""
 VERSION = 1
-GRAPH_VERSION = 1
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], config: object) -> None:
@@ -57,40 +58,45 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
         return {name: _own(file.get_tensor(name)) for name in file.keys()}, config  # noqa: SIM118 - no iterator
 
 
+def read_format(path: Path) -> str:
+    """What a file says that it holds."""
+    with _opened(path) as file:
+        return str(_header(path, file.metadata() or {})["format"])
+
+
 def save(model: Circuit | Graph, path: str | os.PathLike[str]) -> None:
     """Write a circuit or graph to ``path``, completely or not at all."""
-    if isinstance(model, Graph):
-        write_tensors(Path(path), GRAPH_FORMAT, GRAPH_VERSION, *graph_parts(model))
-    else:
-        write_tensors(Path(path), FORMAT, VERSION, model.state_dict(), model.to_config())
+    kind, tensors, config = circuit_parts(model)
+    write_tensors(Path(path), f"socratic.{kind}", VERSION, tensors, config)
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Circuit | Graph:
-    """Read a circuit or graph that :meth:`Circuit.save` or :meth:`Graph.save` wrote.
-
-    Returns
-    -------
-    Circuit or Graph
-
-    Raises
-    ------
-    ModelFileError
-        If the file is damaged, is no socratic model, or has another format version.
-    """
-    source = Path(path)
+def load_circuit(source: Path, kind: str, device: str | torch.device) -> Circuit | Graph:
+    """Read a circuit or graph from a file of one of ``FORMATS``."""
+    if kind == GRAPH_FORMAT:
+        tensors, config = read_tensors(source, GRAPH_FORMAT, VERSION)
+        return restore_graph(source, config, tensors).to(device)
     with _opened(source) as file:
-        metadata = file.metadata() or {}
-        if _format_of(metadata) == GRAPH_FORMAT:
-            config = _config_of(source, metadata, GRAPH_FORMAT, GRAPH_VERSION)
-            tensors = {name: _own(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - no iterator
-            return restore_graph(source, config, tensors).to(device)
-        circuit = _empty_circuit(source, _config_of(source, metadata, FORMAT, VERSION))
+        circuit = _empty_circuit(source, _config_of(source, file.metadata() or {}, FORMAT, VERSION))
         expected = {name: tuple(tensor.shape) for name, tensor in circuit.state_dict().items()}
         names = list(file.keys())
         # Shapes are compared before anything is read.
         _check_shapes(source, expected, {name: tuple(file.get_slice(name).get_shape()) for name in names})
         tensors = {name: _own(file.get_tensor(name)) for name in names}
     return fill_circuit(source, circuit, tensors).to(device)
+
+
+def circuit_parts(model: Circuit | Graph) -> tuple[str, dict[str, Tensor], dict[str, Any]]:
+    """The kind of a circuit, "circuit" or "graph", its tensors, and the rest as JSON can hold it."""
+    if isinstance(model, Graph):
+        return "graph", *graph_parts(model)
+    return "circuit", model.state_dict(), model.to_config()
+
+
+def restore(source: Path, kind: str, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Circuit | Graph:
+    """Build the circuit of :func:`circuit_parts`; ``source`` is for messages."""
+    if kind == "graph":
+        return restore_graph(source, config, tensors)
+    return restore_circuit(source, config, tensors)
 
 
 def restore_graph(source: Path, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Graph:
@@ -129,22 +135,19 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ModelFileError(f"{path} is damaged or no model file ({error}); save the model again") from error
 
 
-def _format_of(metadata: dict[str, str]) -> Any:
-    """The format a file says it has, if it says so in a way that can be read."""
+def _header(source: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """What :func:`write_tensors` put beside the tensors: format, version and configuration."""
+    if ENTRY not in metadata:
+        raise ModelFileError(f"{source} is a safetensors file, but no model: socratic did not write it")
     try:
-        return json.loads(metadata[ENTRY])["format"]
-    except (LookupError, TypeError, ValueError, RecursionError):
-        return None
+        header = json.loads(metadata[ENTRY])
+        return {name: header[name] for name in ("format", "version", "config")}
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"{source} is damaged: its configuration is not readable ({error})") from error
 
 
 def _config_of(source: Path, metadata: dict[str, str], kind: str, version: int) -> dict[str, Any]:
-    if ENTRY not in metadata:
-        raise ModelFileError(f"{source} is a safetensors file but no {kind}: socratic did not write it")
-    try:
-        header = json.loads(metadata[ENTRY])
-        found, found_version, config = header["format"], header["version"], header["config"]
-    except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{source} is damaged: its configuration is not readable ({error})") from error
+    found, found_version, config = _header(source, metadata).values()
     if found != kind:
         raise ModelFileError(f"{source} is no {kind}: it is a {found}")
     if found_version != version:

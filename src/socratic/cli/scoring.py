@@ -20,8 +20,9 @@ def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> Cir
     if not path.exists():
         raise UserError(f"there is no model file {path}; check the name, or write one with socratic fit")
     from socratic.errors import ModelFileError
-    from socratic.estimators import load_classifier
+    from socratic.estimators import CircuitClassifier
     from socratic.estimators.building import choose_device
+    from socratic.loading import load
 
     check_device(device)
     if jobs is not None:
@@ -29,9 +30,12 @@ def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> Cir
 
         torch.set_num_threads(jobs)
     try:
-        return load_classifier(path, device=str(choose_device(device)))
+        model = load(path, device=choose_device(device))
     except ModelFileError as error:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
+    if not isinstance(model, CircuitClassifier):
+        raise UserError(f"{path} holds a {type(model).__name__}; name a classifier, as socratic fit writes it")
+    return model
 
 
 def load_scorer(path: Path, device: str = "auto", jobs: int | None = None) -> Scorer:

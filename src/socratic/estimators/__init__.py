@@ -4,7 +4,6 @@ from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.outlier import CircuitOutlierDetector
-from socratic.estimators.storage import load_classifier
 from socratic.uncertainty.answers import Answer, Uncertainty
 
 __all__ = [
@@ -14,5 +13,4 @@ __all__ = [
     "CircuitImageClassifier",
     "CircuitOutlierDetector",
     "Uncertainty",
-    "load_classifier",
 ]

@@ -1,8 +1,9 @@
-"""What every estimator shares: a circuit, how data become its rows, and densities."""
+"""What every estimator shares: a circuit, how data become its rows, densities, and model files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.errors import check_count
 from socratic.estimators.parameters import PARAMETERS, Parameter, check_parameters, described
 from socratic.learning.settings import History
 
@@ -42,6 +44,13 @@ class CircuitEstimator(BaseEstimator):
         check_is_fitted(self)
         return np.concatenate([self._log_density(x, self._log_joint(x)) for x in self._batches(X)])
 
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to a file; :func:`socratic.load` reads it back."""
+        from socratic.estimators.storage import save_estimator
+
+        check_is_fitted(self)
+        save_estimator(self, path)
+
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
         """The data as rows (n, V) that the circuit reads, in its type and on its device, some at a time."""
         raise NotImplementedError
@@ -62,6 +71,11 @@ class CircuitEstimator(BaseEstimator):
     def _log_density(self, x: Tensor, log_joint: Tensor) -> np.ndarray:
         """log p(x) of rows (n, V), in the units of the data: (n,)."""
         return torch.logsumexp(log_joint.double(), 1).cpu().numpy() - self._log_volume(x)
+
+    def _check_fitted(self) -> None:
+        """Raise ``ValueError`` unless the parts that a model file gave an estimator fit together."""
+        check_count("n_iter_", self.n_iter_, minimum=0)
+        check_count("the epochs of history_", len(self.history_.epochs), minimum=self.n_iter_)
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameters)

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.estimators.base import CircuitEstimator
+from socratic.errors import check_rate
 from socratic.estimators.posterior import circuit_posterior
 from socratic.estimators.preparation import Parts
-from socratic.estimators.rejection import RejectionMixin
+from socratic.estimators.rejection import RejectingEstimator
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.settings import Rows
 from socratic.uncertainty.answers import Answer, Uncertainty
@@ -33,7 +33,7 @@ _BATCH = 4096
 """Rows that are read and asked at once in ``fit``."""
 
 
-class CircuitClassifierBase(RejectionMixin, ClassifierMixin, CircuitEstimator):
+class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
     """A classifier around a circuit with a root for each class.
 
     A subclass trains ``circuit_`` in its ``fit`` and then calls :meth:`_calibrate`. The rows it trains and calibrates
@@ -98,6 +98,15 @@ class CircuitClassifierBase(RejectionMixin, ClassifierMixin, CircuitEstimator):
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
         """Synthetic shifts of such rows."""
         raise NotImplementedError
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_classes = self.circuit_.n_classes
+        if len(self.classes_) != n_classes or self.class_prior_.shape != (n_classes,):
+            raise ValueError("its classes do not fit its circuit")
+        check_rate("dropout_", self.dropout_)
+        for name in ("masks", "posterior"):  # what answers depend on
+            self._parameters[name].check(name, getattr(self, name))
 
     def _encode_classes(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Set ``classes_`` to those of the rows of positive weight, and return the number of each row's class (N,)."""

@@ -145,12 +145,6 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
             self._calibrate(parts, rng)
         return self
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted classifier to a file; :func:`socratic.load_classifier` reads it back."""
-        from socratic.estimators.storage import save_classifier
-
-        save_classifier(self, path)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -177,6 +178,11 @@ class CircuitImageClassifier(CircuitClassifierBase):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if not self.image_shape_ == self.encoder_.shape or self.circuit_.n_features != math.prod(self.image_shape_):
+            raise ValueError("its images do not fit its circuit")
 
     def _prepare(self, images: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> Parts:
         """Fit the encoder, and divide the images, as flat bytes, into those to train and to calibrate on."""

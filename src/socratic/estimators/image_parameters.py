@@ -49,9 +49,9 @@ IMAGE_PARAMETERS: Mapping[str, Parameter] = {
     "leaves_from_data": Parameter("bool", "Whether leaves start at training images, or at random.", check_switch),
     "wavelet_levels": Parameter(
         'int or "auto"',
-        "Levels of the wavelet that pixels are read by, with opponent colours: see\n"
-        '    :class:`~socratic.images.PixelEncoder`. "auto" is none for grey images; for coloured ones it is as many,\n'
-        "    up to two, as their sides can be halved by.",
+        "Levels of the wavelet that pixels are read by, with opponent colours: see "
+        ':class:`~socratic.images.PixelEncoder`. "auto" is none for grey images; for coloured ones it is as many, '
+        "up to two, as their sides can be halved by.",
         or_auto(whole(0)),
     ),
     "max_shift": Parameter(

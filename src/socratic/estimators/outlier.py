@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from socratic.estimators.density import DensityBase
-from socratic.estimators.rejection import RejectionMixin
+from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
 from socratic.uncertainty.conformal import Conformal
 
 
-class CircuitOutlierDetector(RejectionMixin, OutlierMixin, DensityBase):
+class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     """Outlier detection by the density of a probabilistic circuit.
 
     {parameters}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 
-from socratic.errors import CalibrationWarning, check_rate
+from socratic.errors import CalibrationWarning, check_count, check_rate
+from socratic.estimators.base import CircuitEstimator
 from socratic.uncertainty.conformal import Conformal
 
 
-class RejectionMixin:
-    """Estimators that refuse at most ``rejection_rate`` of familiar rows, if enough rows could be held out for it."""
+class RejectingEstimator(CircuitEstimator):
+    """An estimator that refuses at most ``rejection_rate`` of familiar rows, if enough could be held out for that."""
 
     rejection_rate: float
     n_calibration_: int
@@ -24,6 +25,12 @@ class RejectionMixin:
     def _conformal(self) -> Conformal:
         """What p-values compare with."""
         raise NotImplementedError
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        self._rate()
+        check_count("n_calibration_", self.n_calibration_, minimum=0)
+        self._conformal()
 
     def _rate(self) -> float:
         return check_rate("rejection_rate", self.rejection_rate)

@@ -1,126 +1,94 @@
-"""Model files of classifiers: the circuit's parameters and the calibration as tensors, the rest as JSON."""
+"""Model files of estimators: what ``fit`` set, part by part, as tensors and JSON; arguments as JSON."""
 
 from __future__ import annotations
 
-import inspect
-import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.circuit.graph_parts import graph_parts
-from socratic.circuit.storage import read_tensors, restore_circuit, restore_graph, write_tensors
-from socratic.errors import ModelFileError, check_choice, check_count, check_rate
+from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
+from socratic.errors import ModelFileError, check_choice
+from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.classifier import CircuitClassifier
-from socratic.estimators.posterior import POSTERIORS
-from socratic.families import Family
-from socratic.inference.dropout import MASK_KINDS
+from socratic.estimators.density import CircuitDensity
+from socratic.estimators.image_building import ImageSizes
+from socratic.estimators.image_classifier import CircuitImageClassifier
+from socratic.estimators.outlier import CircuitOutlierDetector
+from socratic.estimators.stored_before import FORMAT_BEFORE, VERSION_BEFORE, upgraded
+from socratic.families import Family, as_family
+from socratic.images import PixelEncoder
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
+from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
 
-FORMAT = "socratic.classifier"
+FORMAT = "socratic.estimator"
 VERSION = 1
-_FITTED = ("dropout_", "n_calibration_", "n_iter_", "n_features_in_")
+FORMATS = (FORMAT, FORMAT_BEFORE)
+"""The formats that :func:`load_estimator` reads."""
+ESTIMATORS: dict[str, type[CircuitEstimator]] = {
+    estimator.__name__: estimator
+    for estimator in (CircuitClassifier, CircuitDensity, CircuitImageClassifier, CircuitOutlierDetector)
+}
+"""The estimators that can be in a file."""
+
+Tensors = Mapping[str, Tensor]
+State = tuple[Tensors, Any]
+"""Tensors by name, and what JSON can hold."""
 
 
-def save_classifier(model: CircuitClassifier, path: str | Path) -> None:
-    """Write a fitted classifier to ``path``, completely or not at all."""
-    arrays, detector = model.detector_.to_state()
-    circuit = model.circuit_
-    if isinstance(circuit, Graph):
-        kind, (parts, structure) = "graph", graph_parts(circuit)
-    else:
-        kind, (parts, structure) = "circuit", (circuit.state_dict(), circuit.to_config())
-    tensors = {f"circuit/{name}": tensor for name, tensor in parts.items()}
-    tensors |= {f"detector/{name}": torch.as_tensor(np.asarray(array)) for name, array in arrays.items()}
-    tensors["class_prior"] = torch.as_tensor(model.class_prior_)
-    config: dict[str, Any] = {
-        kind: structure,
-        "table": model.table_.to_list(),
-        "detector": detector,
-        "classes": model.classes_.tolist(),
-        "classes_kind": model.classes_.dtype.str if model.classes_.dtype.kind != "O" else "O",
-        "feature_names": list(getattr(model, "feature_names_in_", [])),
-        "parameters": _plain_parameters(model),
-        "fitted": {name: getattr(model, name) for name in _FITTED},
-        "history": {"epochs": [list(epoch) for epoch in model.history_.epochs], "best": model.history_.best},
-    }
+class Part(NamedTuple):
+    """How a fitted attribute is written, and read from what was written, on a device."""
+
+    write: Callable[[Any], State]
+    read: Callable[[Tensors, Any, torch.device | str], Any]
+
+
+def save_estimator(model: CircuitEstimator, path: str | Path) -> None:
+    """Write a fitted estimator to ``path``, completely or not at all."""
+    tensors: dict[str, Tensor] = {}
+    fitted = {}
+    for name, value in sorted(vars(model).items()):
+        if name.endswith("_"):
+            some, fitted[name] = PARTS[name].write(value)
+            tensors |= {f"{name}/{key}": tensor for key, tensor in some.items()}
+    config = {"estimator": type(model).__name__, "parameters": _plain_parameters(model), "fitted": fitted}
     write_tensors(Path(path), FORMAT, VERSION, tensors, config)
 
 
-def load_classifier(path: str | Path, *, device: str = "cpu") -> CircuitClassifier:
-    """Read a classifier that :meth:`CircuitClassifier.save` wrote.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is damaged, is no classifier, or has another format version.
-    """
-    source = Path(path)
-    tensors, config = read_tensors(source, FORMAT, VERSION)
-
-    def under(prefix: str) -> dict[str, torch.Tensor]:
-        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
+def load_estimator(path: Path, kind: str, device: torch.device | str) -> CircuitEstimator:
+    """Read an estimator from a file of one of ``FORMATS``."""
+    if kind == FORMAT_BEFORE:
+        tensors, config = upgraded(path, *read_tensors(path, FORMAT_BEFORE, VERSION_BEFORE))
+    else:
+        tensors, config = read_tensors(path, FORMAT, VERSION)
+    what = "an estimator"
     try:
-        model = CircuitClassifier(**config["parameters"])
-        restore, part = (restore_graph, "graph") if "graph" in config else (restore_circuit, "circuit")
-        model.circuit_ = restore(source, config[part], under("circuit/")).to(device)
-        model.table_ = Table.from_list(config["table"])
-        model.detector_ = Detector.from_state(
-            {name: tensor.numpy() for name, tensor in under("detector/").items()}, config["detector"]
-        )
-        model.class_prior_ = tensors["class_prior"].numpy()
-        kind = config["classes_kind"]
-        model.classes_ = np.array(config["classes"], dtype=object if kind == "O" else np.dtype(kind))
-        fitted = config["fitted"]
-        if "calibrated_" in fitted:  # as files said it before they held the number of rows
-            fitted["n_calibration_"] = len(model.detector_.calibration.scores) if fitted["calibrated_"] else 0
-        for name in _FITTED:
-            setattr(model, name, fitted[name])
-        epochs = tuple(Epoch(*row) for row in config["history"]["epochs"])
-        model.history_ = History(epochs, config["history"]["best"])
-        if config["feature_names"]:
-            model.feature_names_in_ = np.array([str(name) for name in config["feature_names"]], dtype=object)
-        _check_fit(model)
-    except ModelFileError:
-        raise
+        check_choice("its estimator", config["estimator"], ESTIMATORS)
+        what = f"a {config['estimator']}"
+        model = ESTIMATORS[config["estimator"]](**_parameters(config["parameters"]))
+        for name, state in config["fitted"].items():
+            prefix = f"{name}/"
+            some = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+            setattr(model, name, PARTS[name].read(some, state, device))
+        model._check_fitted()
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{source} is damaged: it does not describe a classifier ({error})") from error
+        raise ModelFileError(f"{path} is damaged: it does not describe {what} ({error})") from error
     return model
 
 
-def _check_fit(model: CircuitClassifier) -> None:
-    """Raise ``ValueError`` unless the parts of a classifier fit together."""
-    n_classes, n_features = model.circuit_.n_classes, model.circuit_.n_features
-    if len(model.classes_) != n_classes or model.class_prior_.shape != (n_classes,):
-        raise ValueError("its classes do not fit its circuit")
-    names = getattr(model, "feature_names_in_", model.table_.columns)
-    if not n_features == len(model.table_.columns) == len(names) == model.n_features_in_:
-        raise ValueError("its columns do not fit its circuit")
-    for column in model.table_.columns:
-        if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
-            raise ValueError(f"the column {column.name!r} has no scale")
-    check_rate("dropout_", model.dropout_)
-    check_rate("rejection_rate", model.rejection_rate)
-    check_count("n_calibration_", model.n_calibration_, minimum=0)
-    check_choice("masks", model.masks, MASK_KINDS)
-    check_choice("posterior", model.posterior, POSTERIORS)
-
-
-def _plain_parameters(model: CircuitClassifier) -> dict[str, Any]:
+def _plain_parameters(model: CircuitEstimator) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; the others take their defaults when the model is read."""
-    plain = {}
-    for name in inspect.signature(CircuitClassifier).parameters:
-        value = getattr(model, name)
-        value = _plain(value)
-        if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
-            plain[name] = value
-    return plain
+    plain = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    kinds = (bool, int, float, str, list, dict)
+    return {name: value for name, value in plain.items() if value is None or isinstance(value, kinds)}
 
 
 def _plain(value: Any) -> Any:
@@ -129,6 +97,86 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Family):
         return value.to_dict()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _parameters(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from :func:`_plain_parameters`."""
+    leaf = plain.get("leaf")
+    if leaf is None:
+        return dict(plain)
+    families = {name: value if isinstance(value, str) else as_family(value) for name, value in leaf.items()}
+    return {**plain, "leaf": families}
+
+
+def _write_circuit(circuit: Any) -> State:
+    kind, tensors, config = circuit_parts(circuit)
+    return tensors, {"kind": kind, "config": config}
+
+
+def _read_circuit(tensors: Tensors, state: Any) -> Circuit | Graph:
+    return restore(Path("its circuit"), state["kind"], state["config"], tensors)
+
+
+def _write_encoder(encoder: PixelEncoder) -> State:
+    return {"mean": encoder.mean, "scale": encoder.scale}, {"levels": encoder.levels, "shape": list(encoder.shape)}
+
+
+def _read_encoder(tensors: Tensors, state: Any, device: torch.device | str) -> PixelEncoder:
+    height, width, channels = state["shape"]
+    encoder = PixelEncoder(state["levels"], (height, width, channels), tensors["mean"], tensors["scale"])
+    return encoder.to(torch.device(device))
+
+
+def _write_classes(classes: np.ndarray) -> State:
+    return {}, {"labels": classes.tolist(), "kind": "O" if classes.dtype.kind == "O" else classes.dtype.str}
+
+
+def _read_classes(_: Tensors, state: Any, __: torch.device | str) -> np.ndarray:
+    return np.array(state["labels"], dtype=object if state["kind"] == "O" else np.dtype(state["kind"]))
+
+
+def _read_history(_: Tensors, state: Any, __: torch.device | str) -> History:
+    return History(tuple(Epoch(*row) for row in state["epochs"]), state["best"])
+
+
+def _of_arrays(state: tuple[Mapping[str, np.ndarray], Any]) -> State:
+    arrays, config = state
+    return {name: torch.as_tensor(np.asarray(array)) for name, array in arrays.items()}, config
+
+
+def _arrays(tensors: Tensors) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+_PLAIN = Part(lambda value: ({}, _plain(value)), lambda _, state, __: state)
+
+PARTS: dict[str, Part] = {
+    "circuit_": Part(_write_circuit, lambda tensors, state, device: _read_circuit(tensors, state).to(device)),
+    "table_": Part(lambda table: ({}, table.to_list()), lambda _, state, __: Table.from_list(state)),
+    "encoder_": Part(_write_encoder, _read_encoder),
+    "sizes_": Part(lambda sizes: ({}, asdict(sizes)), lambda _, state, __: ImageSizes(**state)),
+    "image_shape_": Part(lambda shape: ({}, list(shape)), lambda _, state, __: tuple(state)),
+    "detector_": Part(
+        lambda detector: _of_arrays(detector.to_state()),
+        lambda tensors, state, _: Detector.from_state(_arrays(tensors), state),
+    ),
+    "conformal_": Part(
+        lambda conformal: _of_arrays(({"scores": conformal.scores, "weights": conformal.weights}, None)),
+        lambda tensors, _, __: Conformal.fit(**_arrays(tensors)),
+    ),
+    "classes_": Part(_write_classes, _read_classes),
+    "class_prior_": Part(
+        lambda prior: _of_arrays(({"values": prior}, None)), lambda tensors, _, __: tensors["values"].numpy()
+    ),
+    "history_": Part(
+        lambda history: ({}, {"epochs": [list(epoch) for epoch in history.epochs], "best": history.best}), _read_history
+    ),
+    "feature_names_in_": Part(
+        lambda names: ({}, list(names)), lambda _, state, __: np.array([str(name) for name in state], dtype=object)
+    ),
+    **dict.fromkeys(("dropout_", "n_calibration_", "n_iter_", "n_features_in_"), _PLAIN),
+}
+"""How each fitted attribute is stored, by its name."""

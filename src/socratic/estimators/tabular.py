@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,16 @@ class TableEstimator(CircuitEstimator):
     def _log_volume(self, x: Tensor) -> np.ndarray:
         observed = ~np.isnan(x.double().cpu().numpy())
         return observed @ self.table_.log_scale
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        columns = self.table_.columns
+        names = getattr(self, "feature_names_in_", columns)
+        if not self.circuit_.n_features == len(columns) == len(names) == self.n_features_in_:
+            raise ValueError("its columns do not fit its circuit")
+        for column in columns:
+            if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
+                raise ValueError(f"the column {column.name!r} has no scale")
 
     def _check_rows(self, X: Any, sample_weight: Any) -> tuple[RawTable, np.ndarray]:  # noqa: N803
         """The columns, and the weight of each row (N,)."""

@@ -91,7 +91,7 @@ def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> t
 
 
 def _scaled(weights: np.ndarray) -> np.ndarray:
-    if not weights.any():
+    if not weights.any() or np.isclose(weights.sum(), (weights**2).sum(), rtol=1e-12):  # they are already
         return weights
     relative = weights / weights.max()  # equal weights become exactly 1
     return relative * (relative.sum() / (relative**2).sum())
