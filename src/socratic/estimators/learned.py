@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 import torch
 
 from socratic.circuit.graph import Graph
+from socratic.circuit.nodes import Node
 from socratic.estimators.preparation import MOST_COPIES
 from socratic.learning.settings import Rows
 from socratic.learning.structure import chow_liu_tree, learn_class_spns
 from socratic.tables.columns import Table
 
-LEARNED = ("learnspn", "chow-liu")
-"""Structures that come with their parameters: nothing is left to train."""
+Learner = Callable[[np.ndarray, np.ndarray, Table, int], Sequence[Node]]
+"""From rows (N, V), their classes (N,), the table they come from and a seed to one root for each class."""
 
 _CHOW_LIU_KINDS = ("bernoulli", "categorical")
 _SHOWN_COLUMNS = 5
@@ -20,14 +23,22 @@ _SHOWN_COLUMNS = 5
 
 def learn_graph(structure: str, table: Table, train: Rows, seed: int) -> Graph:
     """Learn a circuit with a root for each class from rows of weight 1, in float64."""
-    if structure == "chow-liu":
-        _check_discrete(table)
     x, y = train.x.double().numpy(), train.y.numpy()  # whole-number weights have become rows
-    if structure == "learnspn":
-        roots = learn_class_spns(x, y, table.families, seed=seed)
-    else:
-        roots = tuple(chow_liu_tree(x[y == label], table.families) for label in range(int(y.max()) + 1))
-    return Graph(roots, len(table.columns), dtype=torch.float64)
+    return Graph(LEARNERS[structure](x, y, table, seed), len(table.columns), dtype=torch.float64)
+
+
+def _learnspn(x: np.ndarray, y: np.ndarray, table: Table, seed: int) -> Sequence[Node]:
+    return learn_class_spns(x, y, table.families, seed=seed)
+
+
+def _chow_liu(x: np.ndarray, y: np.ndarray, table: Table, _seed: int) -> Sequence[Node]:
+    _check_discrete(table)
+    return [chow_liu_tree(x[y == label], table.families) for label in range(int(y.max()) + 1)]
+
+
+LEARNERS: Mapping[str, Learner] = {"learnspn": _learnspn, "chow-liu": _chow_liu}
+LEARNED = tuple(LEARNERS)
+"""Structures that come with their parameters: nothing is left to train."""
 
 
 def check_whole_weights(structure: str, weight: np.ndarray) -> None:
