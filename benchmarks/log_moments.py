@@ -111,14 +111,14 @@ def sweep(bench: Workbench, models: Sequence[str] | None, dropout: float, n_rows
 def _sweep_masks(name: str, model: CircuitModel, rows: Tensor, kind: str, dropout: float) -> list[str]:
     """The rows of one model and kind of masks."""
     lines = []
-    settings: dict[str, Any] = {"dropout": dropout, "masks": kind, "class_prior": torch.exp(model.log_prior)}
-    sampled = partial(socratic.monte_carlo_dropout, model.circuit, rows, **settings)
+    asked = model.with_rate(dropout)
+    sampled = partial(asked.monte_carlo, rows, masks=kind)
     reference = sampled(n_passes=N_REFERENCE, seed=0)
     ladder = {n: errors(sampled(n_passes=n, seed=n), reference) for n in LADDER}
     for swept, (module, values) in SWEPT.items():
         for value in values:
             with constant(module, swept, value):
-                found = errors(socratic.dropout_posterior(model.circuit, rows, **settings), reference)
+                found = errors(asked.dropout_posterior(rows, masks=kind), reference)
             passes = [f"{equivalent_passes(found[error], ladder, error):.0f}" for error in ERRORS]
             chosen = " (chosen)" if value == getattr(module, swept) else ""
             lines.append(f"| {name} | {kind} | {swept} | {value:g}{chosen} | " + " | ".join(passes) + " |")

@@ -13,10 +13,10 @@ from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.workbench import Workbench
 
 OVERRIDES = {
-    "circuit": {"n_epochs": 12, "n_sums": 6, "n_leaves": 6, "batch_size": 50, "learning_rate": 0.05},
-    "circuit without dropout": {"n_epochs": 4, "n_sums": 6, "n_leaves": 6},
-    "circuit with noise": {"n_epochs": 2, "n_sums": 4, "n_leaves": 4},
-    "paper's circuit": {"n_epochs": 1, "n_sums": 4, "n_leaves": 4, "depth": 2, "n_repetitions": 2},
+    "circuit": {"n_epochs": 12, "n_sums": 6, "batch_size": 50, "learning_rate": 0.05},
+    "circuit without dropout": {"n_epochs": 4, "n_sums": 6},
+    "circuit with noise": {"n_epochs": 2, "n_sums": 4},
+    "paper's circuit": {"n_epochs": 1, "n_sums": 4, "depth": 2, "n_repetitions": 2},
     "MLP": {"n_epochs": 3},
     "LeNet-5": {"n_epochs": 2},
     "LeNet-5 ensemble": {"n_epochs": 1, "n_members": 2},

@@ -11,15 +11,6 @@ import pytest
 import socratic_experiments
 
 PACKAGE = Path(socratic_experiments.__file__).parent
-# Until the experiments train the estimator for images itself.
-STILL_PRIVATE = {
-    "socratic.circuit.storage",
-    "socratic.estimators.building",
-    "socratic.uncertainty.detector",
-    "socratic.uncertainty.rates",
-    "socratic.uncertainty.scores",
-    "socratic.uncertainty.synthetic",
-}
 
 
 def names_from_socratic(path: Path) -> list[tuple[str, str]]:
@@ -36,6 +27,4 @@ def names_from_socratic(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_public_names_are_used(path: Path) -> None:
     for module, name in names_from_socratic(path):
-        if module in STILL_PRIVATE:
-            continue
         assert name in getattr(importlib.import_module(module), "__all__", ()), f"{path.name}: {module}.{name}"

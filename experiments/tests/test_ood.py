@@ -67,8 +67,7 @@ def test_dropout_rates(bench: Workbench, records: Records) -> None:
 
 def test_methods_share_the_weights(bench: Workbench) -> None:
     [(_, model, _)] = bench.models(bench.plan(["circuit"], [0]))
-    rows = model.rows(bench.test.images)
-    answers = {label: method(rows) for label, method in methods_for(model, 5).items()}
+    answers = {label: method(bench.test.images) for label, method in methods_for(model, 5).items()}
     alone = answers["circuit alone"]
     assert alone.std is not None
     assert not alone.std.any()
@@ -88,6 +87,7 @@ def test_what_is_measured() -> None:
         "accuracy": 0.5,
         "entropy": pytest.approx(doubt.mean()),
         "std": 0.3125,
+        "rejected": None,
     }
     spread = distribution(answer, 2)
     assert spread["flagged"][0] == 1.0
@@ -99,7 +99,7 @@ def test_what_is_measured() -> None:
     uniform = Answer(np.full(3, math.log(2)), np.full((3, 2), 0.5), np.full(3, math.log(2)), np.zeros(3))
     assert distribution(uniform, 2)["paper_auc"] == pytest.approx(100.0)
     score_only = Answer(np.zeros(2), None, None, None)
-    assert describe(score_only, np.zeros(2)) == {"n": 2, "accuracy": None, "entropy": None, "std": None}
+    assert describe(score_only, np.zeros(2)) == {"n": 2, **dict.fromkeys(("accuracy", "entropy", "std", "rejected"))}
     assert set(distribution(score_only, 2).values()) == {None}
 
 

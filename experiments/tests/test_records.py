@@ -42,10 +42,17 @@ def test_a_torn_line_is_left_out_and_does_not_spoil_the_next(tmp_path: Path) -> 
 
 
 def test_other_settings_are_refused(tmp_path: Path) -> None:
-    Records(tmp_path, {"train": "svhn", "unknown": ("a", "b"), "n_images": 10})
+    Records(tmp_path, {"train": "svhn", "unknown": ("a", "b"), "n_images": 10}).append(NAMES)
     Records(tmp_path, {"train": "svhn", "unknown": ["a", "b"], "n_images": 10})
     with pytest.raises(ValueError, match=r"other settings \(n_images 10 instead of 20\); choose another folder"):
         Records(tmp_path, {"train": "svhn", "unknown": ["a", "b"], "n_images": 20})
+
+
+def test_a_folder_is_made_with_the_first_record(tmp_path: Path) -> None:
+    records = Records(tmp_path / "new", {"train": "svhn"})
+    assert not records.folder.exists()
+    records.append(NAMES)
+    assert json.loads((records.folder / "settings.json").read_text()) == {"train": "svhn"}
 
 
 def test_no_records(tmp_path: Path) -> None:

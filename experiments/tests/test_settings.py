@@ -10,11 +10,9 @@ def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
     recipes = recipes_for(shape)
     circuits = ["circuit", "circuit without dropout", "circuit with noise", "paper's circuit"]
     assert list(recipes) == [*circuits, "MLP", "LeNet-5", "LeNet-5 ensemble"]
-    main, without = recipes["circuit"], recipes["circuit without dropout"]
-    assert isinstance(main, CircuitRecipe)
-    assert isinstance(without, CircuitRecipe)
-    assert main.dropout > 0.0
-    assert (without.dropout, without.leaf_dropout) == (0.0, 0.0)
+    without = recipes["circuit without dropout"]
+    assert recipes["circuit"] == CircuitRecipe()  # as the classifier comes
+    assert without == CircuitRecipe({"training_dropout": 0.0, "leaf_dropout": 0.0})
     ensemble = recipes["LeNet-5 ensemble"]
     assert isinstance(ensemble, NetworkRecipe)
     assert ensemble.n_members == 5
@@ -23,38 +21,33 @@ def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
 def test_the_papers_sizes() -> None:
     paper = recipes_for((32, 32, 3))["paper's circuit"]
     assert isinstance(paper, CircuitRecipe)
-    assert (paper.n_sums, paper.n_leaves, paper.depth, paper.n_repetitions) == (20, 20, 5, 5)
-    assert (paper.structure, paper.dropout, paper.inference_dropout, paper.batch_size) == ("random", 0.1, 0.1, 200)
-
-
-@pytest.mark.parametrize(("side", "levels"), [(32, 2), (30, 1), (31, 0)])
-def test_wavelets_fit_the_image(side: int, levels: int) -> None:
-    main = recipes_for((side, 32, 3))["circuit"]
-    assert isinstance(main, CircuitRecipe)
-    assert main.wavelet_levels == levels
+    sizes = {"structure": "random", "n_sums": 20, "depth": 5, "n_repetitions": 5, "batch_size": 200}
+    rates = {"training_dropout": 0.1, "leaf_dropout": 0.1, "dropout": 0.1}
+    assert {**paper.settings, **sizes, **rates} == paper.settings
 
 
 def test_overrides() -> None:
     settings = ExperimentSettings("mnist", overrides={"circuit": {"n_epochs": 3}, "MLP": {"dropout": 0.5}})
     recipes = settings.recipes((28, 28, 1))
-    assert recipes["circuit"].n_epochs == 3
-    assert recipes["MLP"].dropout == 0.5
-    assert recipes["LeNet-5"].dropout == 0.2
+    assert recipes["circuit"] == CircuitRecipe({"n_epochs": 3})
+    assert recipes["MLP"] == NetworkRecipe("MLP", dropout=0.5)
+    assert recipes["LeNet-5"] == NetworkRecipe("LeNet-5")
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"circus": {}}, "overrides must be one of 'circuit', .*; got 'circus'"),
-        ({"circuit": {"epochs": 3}}, r"overrides\['circuit'\] must be one of 'structure', .*; got 'epochs'"),
-        ({"circuit": {"structure": "round"}}, "structure must be one of 'spatial', 'random'; got 'round'"),
-        ({"circuit": {"max_shift": -1}}, "max_shift must be a whole number of at least 0; got -1"),
-        ({"circuit": {"max_noise": "a"}}, "max_noise must be a number of at least 0; got 'a'"),
+        ({"circuit": {"epochs": 3}}, "a setting of a circuit must be one of .*'n_sums', .*; got 'epochs'"),
+        ({"circuit": {"device": "cpu"}}, "a setting of a circuit must be one of .*; got 'device'"),
+        ({"MLP": {"epochs": 3}}, "a setting of a network must be one of 'kind', .*; got 'epochs'"),
+        ({"MLP": {"max_shift": -1}}, "max_shift must be a whole number of at least 0; got -1"),
+        ({"MLP": {"max_noise": "a"}}, "max_noise must be a number of at least 0; got 'a'"),
         ({"MLP": {"n_epochs": 0}}, "n_epochs must be a whole number of at least 1; got 0"),
         ({"MLP": {"learning_rate": "x"}}, "learning_rate must be a number of at least 0; got 'x'"),
         ({"LeNet-5 ensemble": {"n_members": 0}}, "n_members must be a whole number of at least 1; got 0"),
     ],
-    ids=["model", "name", "value", "shift", "noise", "epochs", "rate", "members"],
+    ids=["model", "circuit", "ours", "network", "shift", "noise", "epochs", "rate", "members"],
 )
 def test_wrong_overrides(overrides: dict[str, dict[str, object]], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -43,16 +43,14 @@ def test_a_model_from_its_file_answers_the_same(bench: Workbench, name: str) -> 
     assert facts["n_parameters"] == model.n_parameters > 1000
     images = bench.test.images[:20]
     for label, method in methods_for(model, 3).items():
-        other = methods_for(again, 3)[label](again.rows(images))
-        np.testing.assert_array_equal(method(model.rows(images)).score, other.score)
+        np.testing.assert_array_equal(method(images).score, methods_for(again, 3)[label](images).score)
 
 
 def test_circuits_learn_and_their_detector_knows_noise(bench: Workbench) -> None:
     [(_, model, facts)] = bench.models(bench.plan(["circuit"], [0]))
     assert facts["accuracy"] > 0.5
     assert isinstance(model, CircuitModel)
-    p_values = model.detector.p_value(model.scores(model.rows(bench.unknown[0].images)))
-    assert np.mean(p_values <= 0.05) > 0.9
+    assert np.mean(model.classifier.reject(bench.unknown[0].images)) > 0.9
 
 
 def test_a_perceptron_is_about_as_large_as_the_circuit(bench: Workbench) -> None:
@@ -63,21 +61,25 @@ def test_a_perceptron_is_about_as_large_as_the_circuit(bench: Workbench) -> None
 def test_other_recipes_have_other_files(bench: Workbench) -> None:
     [first] = bench.plan(["circuit"], [0])
     assert bench._name(first) != bench._name(replace(first, seed=1))
-    assert bench._name(first) != bench._name(replace(first, recipe=replace(first.recipe, n_epochs=1)))
+    assert bench._name(first) != bench._name(replace(first, recipe=first.recipe.changed({"n_epochs": 1})))
     assert "'" not in bench._name(bench.plan(["paper's circuit"], [0])[0])
 
 
-def test_a_foreign_model_file_is_named(bench: Workbench, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "ending"), [("MLP", ".pt"), ("circuit", ".safetensors")])
+def test_a_foreign_model_file_is_named(bench: Workbench, name: str, ending: str, tmp_path: Path) -> None:
     elsewhere = replace(bench, folder=tmp_path)
-    [task] = elsewhere.plan(["MLP"], [0])
-    (tmp_path / f"{elsewhere._name(task)}.safetensors").write_bytes(b"nothing of use")
-    with pytest.raises(ModelFileError, match="digits-MLP-0"):
+    [task] = elsewhere.plan([name], [0])
+    (tmp_path / f"{elsewhere._name(task)}.json").write_text("{}")
+    (tmp_path / f"{elsewhere._name(task)}{ending}").write_bytes(b"nothing of use")
+    with pytest.raises(ModelFileError, match=f"digits-{name}-0"):
         list(elsewhere.models([task]))
 
 
 def test_too_few_images(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="n_train must leave at least 15 images; 'digits' gives 10"):
         Workbench.open(ExperimentSettings("digits", n_train=10), None, tmp_path, torch.device("cpu"))
+    with pytest.raises(ValueError, match="n_train must leave images of every class; none of class"):
+        Workbench.open(ExperimentSettings("digits", n_train=15), None, tmp_path, torch.device("cpu"))
 
 
 def write_classes(folder: Path, classes: dict[str, int], size: tuple[int, int] = (8, 8)) -> None:

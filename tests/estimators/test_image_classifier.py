@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_sample_image
 
+import socratic
 from socratic import CircuitImageClassifier
 from socratic.errors import CalibrationWarning
 
@@ -120,6 +122,19 @@ def test_the_same_seed_gives_the_same_model(digits: Sets) -> None:
     first, again, other = probabilities(1), probabilities(1), probabilities(2)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_a_model_from_its_file_answers_the_same(model: CircuitImageClassifier, digits: Sets, tmp_path: Path) -> None:
+    model.save(tmp_path / "model.socratic")
+    again = socratic.load(tmp_path / "model.socratic")
+    assert isinstance(again, CircuitImageClassifier)
+    few = digits["test"][:9]
+    for name in ("predict", "predict_proba", "score_samples", "reject"):
+        np.testing.assert_array_equal(getattr(again, name)(few), getattr(model, name)(few))
+    np.testing.assert_array_equal(again.uncertainty(few).std, model.uncertainty(few).std)
+    assert again.get_params() == model.get_params()
+    assert again.sizes_ == model.sizes_
+    assert again.calibrated_
 
 
 def test_scikit_learn_can_clone_it_and_set_its_settings() -> None:

@@ -17,7 +17,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from socratic import Posterior, monte_carlo_dropout
+from socratic import Posterior
 from socratic.uncertainty import auroc
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.methods import plain_posterior
@@ -77,7 +77,7 @@ def _rows(bench: Workbench, model: CircuitModel) -> tuple[Tensor, int]:
     for images, share in zip(sets, shares, strict=True):
         n = min(len(images), int(share * _N_ROWS))
         some = images.take(np.linspace(0, len(images) - 1, n).astype(int))
-        parts.append(model.rows(some.images, bench.settings.normalise))
+        parts.append(model.normalised(some.images, bench.settings.normalise).rows(some.images))
     return torch.cat(parts), len(parts[0])
 
 
@@ -88,15 +88,7 @@ def _compare(
     shared = {"n": len(rows), "reference_passes": N_REFERENCE, "inference_dropout": model.dropout}
 
     def sampled(n_passes: int, seed: int) -> Posterior:
-        return monte_carlo_dropout(
-            model.circuit,
-            rows,
-            dropout=model.dropout,
-            masks=masks,
-            n_passes=n_passes,
-            class_prior=torch.exp(model.log_prior),
-            seed=seed,
-        )
+        return model.monte_carlo(rows, masks=masks, n_passes=n_passes, seed=seed)
 
     def measured(estimate: Callable[[], Posterior]) -> tuple[dict[str, float], dict[str, float | None]]:
         """Errors, and what else is told of an estimate."""

@@ -20,13 +20,14 @@ def accuracy_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def describe(answer: Answer, labels: np.ndarray | None) -> dict[str, Any]:
-    """Means over rows: accuracy (with labels), entropy and standard deviation; None where a method has none."""
+    """Means over rows: accuracy (with labels), entropy, deviation, share rejected; None where a method has none."""
     probabilities, doubt, std = answer.probabilities, answer.entropy, answer.std
     return {
         "n": len(answer.score),
         "accuracy": None if probabilities is None or labels is None else accuracy_of(probabilities, labels),
         "entropy": None if doubt is None else float(doubt.mean()),
         "std": None if std is None else float(std.mean()),
+        "rejected": None if answer.rejected is None else float(answer.rejected.mean()),
     }
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import entr
 from torch import Tensor
 
-from socratic import Posterior, monte_carlo_dropout
+from socratic import Posterior
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.networks import NetworkModel
 
@@ -18,70 +19,72 @@ Model = CircuitModel | NetworkModel
 
 
 class Answer(NamedTuple):
-    """What a method says of rows.
+    """What a method says of images.
 
-    A method that only tells how unusual a row is has neither probabilities nor entropy nor deviation.
+    A method that only tells how unusual an image is has neither probabilities nor entropy nor deviation.
     """
 
     score: np.ndarray  # (N,), how unusual; higher is more unusual
     probabilities: np.ndarray | None  # (N, C), the mean posterior
     entropy: np.ndarray | None  # (N,), of the mean posterior, in nats
     std: np.ndarray | None  # (N,), standard deviation of the probability of the predicted class
+    rejected: np.ndarray | None = None  # (N,) of bool: what a calibrated model refuses, where it does
 
     @classmethod
-    def of(cls, posterior: Posterior) -> Answer:
-        """The answer of a posterior, whose score is its entropy."""
-        std = posterior.std.gather(1, posterior.mean.argmax(1, keepdim=True)).squeeze(1)
-        doubt = _numpy(posterior.entropy)
-        return cls(doubt, _numpy(posterior.mean), doubt, _numpy(std))
+    def of(cls, mean: np.ndarray, std: np.ndarray) -> Answer:
+        """The answer of a posterior with this mean and deviation (N, C); its score is the entropy of the mean."""
+        doubt = entr(mean).sum(1)
+        top = mean.argmax(1)
+        return cls(doubt, mean, doubt, std[np.arange(len(std)), top])
 
 
-Method = Callable[[Tensor], Answer]
+Method = Callable[[np.ndarray], Answer]
 
 
 def methods_for(model: Model, n_passes: int) -> dict[str, Method]:
-    """The methods that a model can be asked by, from rows (N, V) to an answer, by name."""
+    """The methods that a model can be asked by, from images (N, H, W, C) to an answer, by name."""
     if isinstance(model, CircuitModel):
         return _circuit_methods(model, n_passes)
     return _network_methods(model, n_passes)
 
 
 def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
-    def moments(rows: Tensor, masks: str, covariance: str) -> Answer:
-        return Answer.of(model.tdi(rows, masks=masks, covariance=covariance))
+    classifier = model.classifier
 
-    def monte_carlo(rows: Tensor) -> Answer:
-        prior = torch.exp(model.log_prior)
-        return Answer.of(
-            monte_carlo_dropout(
-                model.circuit, rows, dropout=model.dropout, masks="unit", n_passes=n_passes, class_prior=prior
-            )
-        )
+    def asked(images: np.ndarray, query: Callable[[Tensor], Posterior]) -> Answer:
+        return _answer(query(model.rows(images)))
 
-    def density(rows: Tensor) -> Answer:
-        return Answer(_numpy(-torch.logsumexp(model.log_joint(rows), 1)), None, None, None)
+    def alone(images: np.ndarray) -> Answer:
+        probabilities = classifier.predict_proba(images)
+        return Answer.of(probabilities, np.zeros_like(probabilities))
 
-    def combined(rows: Tensor) -> Answer:
-        return Answer(model.detector.score(model.scores(rows)), None, None, None)
+    def combined(images: np.ndarray) -> Answer:
+        doubt = classifier.uncertainty(images)
+        scores = {"log_likelihood": -doubt.log_likelihood, "entropy": doubt.entropy}
+        rejected = doubt.p_value <= classifier.rejection_rate
+        return Answer(classifier.detector_.score(scores), None, None, None, rejected)
 
+    ways: dict[str, Callable[[Tensor], Posterior]] = {
+        "TDI independent (as published)": partial(model.tdi, masks="edge", covariance="independent"),
+        "TDI exact, edge masks": partial(model.tdi, masks="edge"),
+        "TDI exact, unit masks": partial(model.tdi, masks="unit"),
+        "log moments, unit masks": partial(model.dropout_posterior, masks="unit"),
+        f"Monte Carlo dropout, {n_passes} passes": partial(model.monte_carlo, masks="unit", n_passes=n_passes),
+    }
     return {
-        "circuit alone": lambda rows: Answer.of(plain_posterior(model.log_joint(rows))),
-        "TDI independent (as published)": partial(moments, masks="edge", covariance="independent"),
-        "TDI exact, edge masks": partial(moments, masks="edge", covariance="exact"),
-        "TDI exact, unit masks": partial(moments, masks="unit", covariance="exact"),
-        "log moments, unit masks": lambda rows: Answer.of(model.dropout_posterior(rows, masks="unit")),
-        f"Monte Carlo dropout, {n_passes} passes": monte_carlo,
-        "log-likelihood": density,
+        "circuit alone": alone,
+        **{name: partial(asked, query=query) for name, query in ways.items()},
+        "log-likelihood": lambda images: Answer(-classifier.score_samples(images), None, None, None),
         "combined detector": combined,
     }
 
 
 def _network_methods(model: NetworkModel, n_passes: int) -> dict[str, Method]:
     if len(model.members) > 1:
-        return {f"ensemble of {len(model.members)}": lambda rows: Answer.of(model.posterior(rows))}
+        return {f"ensemble of {len(model.members)}": lambda images: _answer(model.posterior(images))}
     return {
-        "network alone": lambda rows: Answer.of(model.posterior(rows)),
-        f"Monte Carlo dropout, {n_passes} passes": lambda rows: Answer.of(model.posterior(rows, n_passes)),
+        "network alone": lambda images: _answer(model.posterior(images)),
+        f"Monte Carlo dropout, {n_passes} passes": lambda images: _answer(model.posterior(images, n_passes)),
     }
 
 
@@ -92,5 +95,5 @@ def plain_posterior(log_joint: Tensor) -> Posterior:
     return Posterior(mean, torch.zeros_like(mean), doubt, torch.zeros_like(doubt), None, "plain")
 
 
-def _numpy(values: Tensor) -> np.ndarray:
-    return values.detach().double().cpu().numpy()
+def _answer(posterior: Posterior) -> Answer:
+    return Answer.of(*(values.detach().double().cpu().numpy() for values in (posterior.mean, posterior.std)))

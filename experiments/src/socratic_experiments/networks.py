@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from socratic import Posterior
-from socratic.errors import check_choice
+from socratic.errors import ModelFileError, check_choice
+from socratic.files import replacing
 from socratic.images import Augmentation, Images, PixelEncoder
 from socratic.learning import learning_rate_factor
-from socratic_experiments.normalisation import rows_of
+from socratic_experiments.normalisation import encoder_for
 from socratic_experiments.settings import NETWORKS, NetworkRecipe
 
 _CHUNK = 4096
@@ -54,54 +56,49 @@ class NetworkModel:
         """Number of learnable parameters of all members."""
         return sum(parameter.numel() for parameter in self.members.parameters())
 
-    def rows(self, images: np.ndarray, normalise: str = "train") -> Tensor:
-        """Images (N, H, W, C) of bytes as normalised rows (N, V), on the networks' device."""
-        return rows_of(images, self.encoder, normalise)
+    def normalised(self, images: np.ndarray, normalise: str) -> NetworkModel:
+        """The model to ask about images (N, H, W, C): see :func:`encoder_for`."""
+        return replace(self, encoder=encoder_for(images, self.encoder, normalise))
 
     @torch.no_grad()
-    def posterior(self, rows: Tensor, n_passes: int | None = None, seed: int = 0) -> Posterior:
-        """The mean posterior of the members (N, C), or of ``n_passes`` passes of each with dropout."""
-        images = rows.view(-1, *_channels_first(self.encoder))
+    def posterior(self, images: np.ndarray, n_passes: int | None = None, seed: int = 0) -> Posterior:
+        """The mean posterior (N, C) of the members on images (N, H, W, C), or of passes of each with dropout."""
+        rows = self.encoder(self.encoder.bytes_of(images)).view(-1, *_channels_first(self.encoder))
         with torch.random.fork_rng(devices=[rows.device] if rows.is_cuda else []):
             torch.manual_seed(seed)
-            return Posterior.concatenate([self._posterior(part, n_passes) for part in images.split(_CHUNK)])
+            return Posterior.concatenate([self._posterior(part, n_passes) for part in rows.split(_CHUNK)])
 
-    def _posterior(self, images: Tensor, n_passes: int | None) -> Posterior:
+    def _posterior(self, rows: Tensor, n_passes: int | None) -> Posterior:
         self.members.train(n_passes is not None)
-        passes = [torch.softmax(member(images), 1) for member in self.members for _ in range(n_passes or 1)]
+        passes = [torch.softmax(member(rows), 1) for member in self.members for _ in range(n_passes or 1)]
         probabilities = torch.stack(passes).double()  # (passes, N, C)
         mean = probabilities.mean(0)
         doubt = torch.special.entr(mean).sum(1)
         information = doubt - torch.special.entr(probabilities).sum(2).mean(0)
         return Posterior(mean, probabilities.std(0, correction=0), doubt, information, None, "monte-carlo")
 
-    def to_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain data to rebuild the model from."""
-        tensors = {f"members/{name}": tensor for name, tensor in self.members.state_dict().items()}
-        tensors |= {"mean": self.encoder.mean, "scale": self.encoder.scale}
-        config = {
-            "kind": self.kind,
-            "width": self.width,
-            "dropout": self.dropout,
-            "n_members": len(self.members),
-            "n_classes": self.n_classes,
-            "shape": list(self.encoder.shape),
-        }
-        return tensors, config
+    def save(self, path: Path) -> None:
+        """Write the networks to a file."""
+        sizes = {"n_classes": self.n_classes, "width": self.width, "dropout": self.dropout}
+        encoder = {"shape": self.encoder.shape, "mean": self.encoder.mean, "scale": self.encoder.scale}
+        members = [member.state_dict() for member in self.members]
+        with replacing(path) as draft:
+            torch.save({"kind": self.kind, "sizes": sizes, "encoder": encoder, "members": members}, draft)
 
     @classmethod
-    def from_state(cls, tensors: Mapping[str, Tensor], config: Mapping[str, Any], device: torch.device) -> NetworkModel:
-        """Rebuild the model of :meth:`to_state`."""
-        height, width, channels = config["shape"]
-        encoder = PixelEncoder(0, (height, width, channels), tensors["mean"], tensors["scale"]).to(device)
-        members = nn.ModuleList(
-            build_network(config["kind"], encoder.shape, config["n_classes"], config["width"], config["dropout"])
-            for _ in range(config["n_members"])
-        )
-        prefix = "members/"
-        members.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
-        sizes = (config["n_classes"], config["width"], config["dropout"])
-        return cls(config["kind"], *sizes, members.to(device).eval(), encoder)
+    def load(cls, path: Path, device: torch.device) -> NetworkModel:
+        """Read the networks that :meth:`save` wrote; nothing in the file is run."""
+        try:
+            found = torch.load(path, map_location=device, weights_only=True)
+            encoder = PixelEncoder(0, **found["encoder"])
+            members = nn.ModuleList(
+                build_network(found["kind"], encoder.shape, **found["sizes"]) for _ in found["members"]
+            )
+            for member, state in zip(members, found["members"], strict=True):
+                member.load_state_dict(state)
+        except (LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
+            raise ModelFileError(f"{path} does not hold networks ({error}); delete it") from error
+        return cls(found["kind"], **found["sizes"], members=members.to(device).eval(), encoder=encoder)
 
 
 def build_network(kind: str, shape: tuple[int, int, int], n_classes: int, width: int, dropout: float) -> nn.Sequential:

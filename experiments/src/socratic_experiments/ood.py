@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.measures import describe, distribution, separation
-from socratic_experiments.methods import Answer, Method, Model, methods_for
+from socratic_experiments.methods import Answer, Model, methods_for
 from socratic_experiments.records import Records
 from socratic_experiments.workbench import Task, Workbench
 
@@ -24,8 +23,8 @@ def run_ood(bench: Workbench, records: Records, models: Sequence[str] | None, se
         names = {"experiment": "ood", **task.names(bench.settings.train)}
         methods = methods_for(model, bench.settings.n_passes)
         with bench.watch.stage(f"{task.model}, seed {task.seed}: unknown data", len(methods)):
-            for label, method in methods.items():
-                _ask(bench, records, model, method, {**names, "method": label}, detailed=True)
+            for label in methods:
+                _ask(bench, records, model, {**names, "method": label}, detailed=True)
                 bench.watch.step(label)
 
 
@@ -36,36 +35,35 @@ def run_sweep(bench: Workbench, records: Records, models: Sequence[str] | None, 
         assert isinstance(model, CircuitModel)
         with bench.watch.stage(f"{task.model}, seed {task.seed}: dropout rates", len(RATES)):
             for rate in RATES:
-                _sweep(bench, records, task, replace(model, dropout=rate))
+                _sweep(bench, records, task, model.with_rate(rate))
                 bench.watch.step(f"p = {rate:g}")
 
 
 def _sweep(bench: Workbench, records: Records, task: Task, model: CircuitModel) -> None:
-    for label, method in methods_for(model, bench.settings.n_passes).items():
+    for label in methods_for(model, bench.settings.n_passes):
         if label.startswith(("TDI", "log moments", "Monte Carlo")):
             names = {"experiment": "sweep", **task.names(bench.settings.train), "dropout": model.dropout}
-            _ask(bench, records, model, method, {**names, "method": label}, detailed=False)
+            _ask(bench, records, model, {**names, "method": label}, detailed=False)
 
 
-def _ask(
-    bench: Workbench, records: Records, model: Model, method: Method, names: dict[str, Any], *, detailed: bool
-) -> None:
-    """One method on the known and all unknown sets."""
+def _ask(bench: Workbench, records: Records, model: Model, names: dict[str, Any], *, detailed: bool) -> None:
+    """One method, named in ``names``, on the known and all unknown sets."""
     sets = [(bench.test, "known"), *((images, "unknown") for images in bench.unknown)]
     wanted = [{**names, "set": images.name, "role": role} for images, role in sets]
     if all(record in records for record in wanted):
         return
     known: Answer | None = None
     for (images, role), record in zip(sets, wanted, strict=True):
-        rows = model.rows(images.images, bench.settings.normalise)
+        asked = model.normalised(images.images, bench.settings.normalise)
+        method = methods_for(asked, bench.settings.n_passes)[names["method"]]
         start = time.perf_counter()
-        answer = method(rows)
+        answer = method(images.images)
         seconds = time.perf_counter() - start
         known = known or answer
         parts: list[Iterable[tuple[str, Any]]] = [describe(answer, images.labels if role == "known" else None).items()]
         if detailed:
             parts += [distribution(answer, bench.n_classes).items()]
-            parts += [{"seconds_per_1000": 1000.0 * seconds / max(1, len(rows))}.items()]
+            parts += [{"seconds_per_1000": 1000.0 * seconds / max(1, len(images))}.items()]
         if role == "unknown":
             parts += [separation(known.score, answer.score).items()]
         records.append({**record, **{name: value for part in parts for name, value in part}})

@@ -21,7 +21,7 @@ class Records:
     Parameters
     ----------
     folder : Path
-        Made if need be.
+        Made, with its settings, when the first record comes.
     settings : mapping
         What the records depend on. A folder that holds records of other settings is refused.
 
@@ -33,15 +33,10 @@ class Records:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
         # As they will be read: a tuple comes back as a list.
-        wanted = json.loads(json.dumps(settings))
-        path = folder / SETTINGS
-        if path.exists():
-            _check_same(folder, json.loads(path.read_text(encoding="utf-8")), wanted)
-        else:
-            with replacing(path) as draft:
-                draft.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        self._settings = json.loads(json.dumps(settings))
+        if (folder / SETTINGS).exists():
+            _check_same(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8")), self._settings)
         self._mend()
         self._done = {_key(record) for record in read_records(folder)}
 
@@ -53,6 +48,10 @@ class Records:
         """Add a record, unless it is there."""
         if record in self:
             return
+        if not (self.folder / SETTINGS).exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(self.folder / SETTINGS) as draft:
+                draft.write_text(json.dumps(self._settings, indent=2) + "\n", encoding="utf-8")
         line = json.dumps({name: _plain(value) for name, value in record.items()}, allow_nan=False)
         # One write to a file opened for appending: other processes may add records to the same file.
         handle = os.open(self.folder / RECORDS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

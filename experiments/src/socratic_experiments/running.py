@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from socratic.estimators.building import choose_device
+import torch
+
 from socratic_experiments.closeness import run_closeness
 from socratic_experiments.console import Bars
 from socratic_experiments.ood import run_ood, run_sweep
@@ -28,6 +29,16 @@ _RUN = ("data", "output", "seeds", "models", "device", "report")
 """Options that do not decide what a figure is, but which are computed, where and from where."""
 
 
+def choose_device(name: str) -> torch.device:
+    """The device by name; "auto" takes a CUDA GPU if there is one."""
+    found = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=found).device
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device must be 'auto', 'cpu', or one that is there; got {name!r} ({reason})") from None
+
+
 def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
     """Run one experiment with checked names of options and write its folder."""
     root: Path = options["output"]
@@ -39,7 +50,6 @@ def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
     bench = Workbench.open(settings, options.get("data"), root / "models", device, Bars())
     models = options.get("models")
     bench.plan(models, options["seeds"], circuits_only=kind in ("closeness", "sweep"))
-    # Only now that all options have proved right: a folder keeps its settings.
     records = Records(folder, {**settings.to_dict(), "images": bench.digest})
     EXPERIMENTS[kind](bench, records, models, options["seeds"])
     if options["report"]:

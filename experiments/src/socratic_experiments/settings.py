@@ -8,69 +8,29 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from typing import Any
 
+from socratic import CircuitImageClassifier
 from socratic.errors import check_choice, check_count, check_rate
 from socratic_experiments.normalisation import NORMALISATIONS
 
-STRUCTURES = ("spatial", "random")
 NETWORKS = ("MLP", "LeNet-5")
+_OURS = ("random_state", "device", "checkpoint", "verbose", "n_jobs", "rejected_label", "rejection_rate")
+CIRCUIT_SETTINGS = tuple(name for name in CircuitImageClassifier().get_params() if name not in _OURS)
+"""Settings of a classifier that say how its circuit is built, trained and asked."""
 
 
 @dataclass(frozen=True)
 class CircuitRecipe:
-    """How a circuit for images is built and trained.
+    """How a circuit is built and trained: settings of :class:`~socratic.CircuitImageClassifier`, by name."""
 
-    Attributes
-    ----------
-    structure : {"spatial", "random"}
-        One binary tree that halves the image down to patches, or the random trees of RAT-SPNs.
-    patch_size : int
-        Side of the patches of a spatial tree, in pixels.
-    depth, n_repetitions : int
-        Splits and number of random trees.
-    n_sums, n_leaves : int
-        Sums and leaves per region.
-    min_variance, max_variance : float
-        Bounds of the leaves' variance, in units of the training set's.
-    leaves_from_data : bool
-        Whether leaves start at training images.
-    wavelet_levels : int
-        See :class:`~socratic.images.PixelEncoder`.
-    max_shift, max_noise : int, float
-        See :class:`~socratic.images.Augmentation`.
-    n_epochs, batch_size, learning_rate, cross_entropy_weight, dropout, leaf_dropout
-        See :class:`~socratic.learning.TrainingSettings`.
-    inference_dropout : float or None
-        The rate p of all dropout inference; None: the largest that does no harm on held-out images.
-    """
-
-    structure: str = "spatial"
-    patch_size: int = 4
-    depth: int = 5
-    n_repetitions: int = 5
-    n_sums: int = 32
-    n_leaves: int = 32
-    min_variance: float = 0.05
-    max_variance: float = 2.0
-    leaves_from_data: bool = True
-    wavelet_levels: int = 0
-    max_shift: int = 1
-    max_noise: float = 0.0
-    n_epochs: int = 50
-    batch_size: int = 500
-    learning_rate: float = 0.02
-    cross_entropy_weight: float = 0.8
-    dropout: float = 0.1
-    leaf_dropout: float = 0.1
-    inference_dropout: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("structure", self.structure, STRUCTURES)
-        for name in ("patch_size", "depth", "n_repetitions", "n_sums", "n_leaves"):
-            check_count(name, getattr(self, name))
-        check_count("wavelet_levels", self.wavelet_levels, minimum=0)
-        if self.inference_dropout is not None:
-            check_rate("inference_dropout", self.inference_dropout)
-        _check_training(self)
+        for name in self.settings:
+            check_choice("a setting of a circuit", name, CIRCUIT_SETTINGS)
+
+    def changed(self, changes: Mapping[str, Any]) -> CircuitRecipe:
+        """The recipe with other values for some settings."""
+        return CircuitRecipe({**self.settings, **changes})
 
 
 @dataclass(frozen=True)
@@ -99,64 +59,59 @@ class NetworkRecipe:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, NETWORKS)
-        check_count("n_members", self.n_members)
-        _check_training(self)
+        for name in ("n_members", "n_epochs", "batch_size"):
+            check_count(name, getattr(self, name))
+        check_count("max_shift", self.max_shift, minimum=0)
+        check_rate("dropout", self.dropout)
+        for name in ("learning_rate", "max_noise"):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < math.inf:
+                raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
+
+    def changed(self, changes: Mapping[str, Any]) -> NetworkRecipe:
+        """The recipe with other values for some settings."""
+        for name in changes:
+            check_choice("a setting of a network", name, tuple(each.name for each in fields(self)))
+        return replace(self, **changes)
 
 
 Recipe = CircuitRecipe | NetworkRecipe
 
 
-def _check_training(recipe: Recipe) -> None:
-    """What both kinds of recipes have."""
-    check_count("n_epochs", recipe.n_epochs)
-    check_count("batch_size", recipe.batch_size)
-    check_count("max_shift", recipe.max_shift, minimum=0)
-    check_rate("dropout", recipe.dropout)
-    for name, value in (("learning_rate", recipe.learning_rate), ("max_noise", recipe.max_noise)):
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
-
-
-GREY = CircuitRecipe()
-COLOUR = CircuitRecipe(
-    patch_size=2, wavelet_levels=2, max_shift=2, n_epochs=45, cross_entropy_weight=0.5, leaf_dropout=0.0
-)
-SMALL = CircuitRecipe(patch_size=2, n_sums=10, n_leaves=10, n_epochs=40, batch_size=100, max_shift=0, leaf_dropout=0.0)
-"""For images of at most 16 pixels, such as scikit-learn's digits."""
-
-_PAPER = CircuitRecipe(
-    structure="random",
-    n_sums=20,
-    n_leaves=20,
-    min_variance=0.1,
-    max_variance=1.0,
-    leaves_from_data=False,
-    max_shift=0,
-    batch_size=200,
-    learning_rate=0.01,
-    cross_entropy_weight=1.0,
-)
+_PAPER: dict[str, Any] = {
+    "structure": "random",
+    "depth": 5,
+    "n_repetitions": 5,
+    "n_sums": 20,
+    "min_variance": 0.1,
+    "max_variance": 1.0,
+    "leaves_from_data": False,
+    "wavelet_levels": 0,
+    "max_shift": 0,
+    "n_epochs": 50,
+    "batch_size": 200,
+    "learning_rate": 0.01,
+    "cross_entropy_weight": 1.0,
+}
 """Structure, objective, dropout and batches of the TDI paper (section 4 and appendix C), at ten times its learning
 rate and a quarter of its epochs, with decay: a rate of 0.001 would need its 200 epochs."""
+_SMALL = 16
+"""Pixels of the longer side up to which the paper's circuit, made for 28 and more, gets smaller."""
 
 
 def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
     """The models of an experiment on images of a shape (H, W, C), by name; the first is the main one."""
     height, width, channels = shape
-    main = SMALL if max(height, width) <= 16 else GREY if channels == 1 else COLOUR
-    # Wavelets need sides that can be halved as often.
-    halved = next(levels for levels in (2, 1, 0) if height % 2**levels == 0 == width % 2**levels)
-    main = replace(main, wavelet_levels=min(main.wavelet_levels, halved))
+    small = max(height, width) <= _SMALL
     paper_dropout = 0.2 if channels == 1 else 0.1
-    paper = replace(_PAPER, dropout=paper_dropout, leaf_dropout=paper_dropout, inference_dropout=paper_dropout, depth=5)
-    if max(height, width) <= 16:
-        paper = replace(paper, n_sums=8, n_leaves=8, depth=3, n_epochs=main.n_epochs, batch_size=main.batch_size)
-    network = NetworkRecipe("LeNet-5", max_shift=main.max_shift)
+    rates = dict.fromkeys(("training_dropout", "leaf_dropout", "dropout"), paper_dropout)
+    sizes = {"depth": 3, "n_sums": 8, "batch_size": 100} if small else {}
+    network = NetworkRecipe("LeNet-5", max_shift=0 if small else 2 if channels == 3 else 1)
     return {
-        "circuit": main,
-        "circuit without dropout": replace(main, dropout=0.0, leaf_dropout=0.0),
-        "circuit with noise": replace(main, max_noise=10.0, n_epochs=50),
-        "paper's circuit": paper,
+        "circuit": CircuitRecipe(),
+        "circuit without dropout": CircuitRecipe({"training_dropout": 0.0, "leaf_dropout": 0.0}),
+        "circuit with noise": CircuitRecipe({"max_noise": 10.0}),
+        "paper's circuit": CircuitRecipe({**_PAPER, **rates, **sizes}),
         "MLP": replace(network, kind="MLP"),
         "LeNet-5": network,
         "LeNet-5 ensemble": replace(network, n_members=5),
@@ -221,11 +176,7 @@ class ExperimentSettings:
         found = recipes_for(shape)
         for name, changes in self.overrides.items():
             check_choice("overrides", name, tuple(found))
-            recipe = found[name]
-            known = [each.name for each in fields(recipe)]
-            for key in changes:
-                check_choice(f"overrides[{name!r}]", key, tuple(known))
-            found[name] = replace(recipe, **changes)
+            found[name] = found[name].changed(changes)
         return found
 
     def to_dict(self) -> dict[str, Any]:

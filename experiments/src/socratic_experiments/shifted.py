@@ -8,7 +8,7 @@ import numpy as np
 
 from socratic.uncertainty import auroc
 from socratic_experiments.measures import describe, flagged_share
-from socratic_experiments.methods import Answer, methods_for
+from socratic_experiments.methods import Answer, Model, methods_for
 from socratic_experiments.records import Records
 from socratic_experiments.shifts import CORRUPTIONS, corrupt, rotate
 from socratic_experiments.workbench import Workbench
@@ -54,6 +54,10 @@ def _run(
                 changed[key] = shifted_images(bench.test.images, shift, level, bench.settings.constants)
             yield shift, level, changed[key]
 
+    def answers_of(model: Model, images: np.ndarray) -> dict[str, Answer]:
+        methods = methods_for(model.normalised(images, bench.settings.normalise), bench.settings.n_passes)
+        return {label: method(images) for label, method in methods.items()}
+
     for task, model, training in bench.models(tasks):
         records.append(training)
         methods = methods_for(model, bench.settings.n_passes)
@@ -64,12 +68,10 @@ def _run(
             if any({**names, "method": m, "shift": shift, "level": level} not in records for m in methods)
         ]
         with bench.watch.stage(f"{task.model}, seed {task.seed}: {experiment}", len(wanted)):
-            rows = model.rows(bench.test.images, bench.settings.normalise)
-            unchanged: dict[str, Answer] = {label: method(rows) for label, method in methods.items()} if wanted else {}
+            unchanged = answers_of(model, bench.test.images) if wanted else {}
             for shift, level, images in images_of(wanted):
-                rows = model.rows(images, bench.settings.normalise)
-                for label, method in methods.items():
-                    answer = method(rows) if level else unchanged[label]
+                answers = answers_of(model, images) if level else unchanged
+                for label, answer in answers.items():
                     first = unchanged[label].score
                     records.append(
                         {**names, "method": label, "shift": shift, "level": level}

@@ -15,17 +15,20 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from socratic.circuit.storage import read_tensors, write_tensors
-from socratic.errors import ModelFileError, check_choice
+import socratic
+from socratic import CircuitImageClassifier, ModelFileError
+from socratic.errors import check_choice
+from socratic.files import replacing
 from socratic.images import Images
-from socratic_experiments.circuits import CircuitModel, build_circuit, train_circuit
+from socratic_experiments.circuits import CircuitModel, train_circuit
 from socratic_experiments.data import like, load_images
 from socratic_experiments.measures import accuracy_of
 from socratic_experiments.methods import Model, methods_for
 from socratic_experiments.networks import NetworkModel, train_networks
-from socratic_experiments.settings import ABLATIONS, CircuitRecipe, ExperimentSettings, Recipe
+from socratic_experiments.settings import ABLATIONS, CIRCUIT_SETTINGS, CircuitRecipe, ExperimentSettings, Recipe
 
-FORMAT, VERSION = "socratic.experiment-model", 1
+_CIRCUIT, _NETWORK = ".safetensors", ".pt"
+"""Endings of model files."""
 _MAX_HELD_OUT = 4000
 _SPLIT_SEED = 20230731
 """Decides which training images are held out: the same for all models and seeds."""
@@ -62,7 +65,8 @@ class Workbench:
     ----------
     settings : ExperimentSettings
     train, held_out, test : Images
-        To train on, to calibrate on, and to ask about.
+        To train networks on, what they leave out, and to ask about. Circuits are given the first two together, and hold
+        out as many of them as networks leave out.
     unknown : tuple of Images
         From elsewhere, in the shape of the training images.
     whole_test : Images
@@ -100,6 +104,10 @@ class Workbench:
         n_held_out = min(_MAX_HELD_OUT, len(order) // 5)
         if n_held_out < 3:
             raise ValueError(f"n_train must leave at least 15 images; {settings.train!r} gives {len(order)}")
+        n_classes = int(max(whole.labels.max(), test.labels.max())) + 1
+        absent = np.setdiff1d(np.arange(n_classes), whole.labels[order])
+        if len(absent):
+            raise ValueError(f"n_train must leave images of every class; none of class {absent[0]} is left")
         height, width, channels = whole.images.shape[1:]
         unknown = [
             like(load_images(name, data, "test", size=(height, width)), height, width, channels)
@@ -123,7 +131,7 @@ class Workbench:
             some(test),
             tuple(some(images) for images in unknown),
             test,
-            int(max(whole.labels.max(), test.labels.max())) + 1,
+            n_classes,
             folder,
             device,
             watch or Unwatched(),
@@ -162,47 +170,45 @@ class Workbench:
     def models(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Model, dict[str, Any]]]:
         """Each model of a plan, trained or read from its file, and the record of its training."""
         for task in tasks:
-            path = self.folder / f"{self._name(task)}.safetensors"
-            model, facts = self._read(path) if path.exists() else self._train(task, path)
+            ending = _CIRCUIT if isinstance(task.recipe, CircuitRecipe) else _NETWORK
+            path = self.folder / f"{self._name(task)}{ending}"
+            model, facts = self._read(path) if _facts_of(path).exists() else self._train(task, path)
             yield task, model, {"experiment": "training", **task.names(self.settings.train), **facts}
 
     def _train(self, task: Task, path: Path) -> tuple[Model, dict[str, Any]]:
         self.folder.mkdir(parents=True, exist_ok=True)
         recipe = task.recipe
-        n_epochs = recipe.n_epochs * (1 if isinstance(recipe, CircuitRecipe) else recipe.n_members)
-        with self.watch.stage(f"{task.model}, seed {task.seed}: training", n_epochs):
+        with self.watch.stage(f"{task.model}, seed {task.seed}: training", getattr(recipe, "n_members", 1)):
             model, seconds = self._fit(recipe, task.seed, path.with_suffix(".checkpoint"))
-        some = self.train.take(slice(0, 10000))
         facts: dict[str, Any] = {
             "method": "training",
             "accuracy": self._accuracy(model, self.whole_test),
-            "train_accuracy": self._accuracy(model, some),
+            "train_accuracy": self._accuracy(model, self.train.take(slice(0, 10000))),
             "seconds": seconds,
             "n_parameters": model.n_parameters,
-            "n_epochs": recipe.n_epochs,
             "inference_dropout": model.dropout,
-            "settings": asdict(recipe),
             "device": device_name(self.device),
         }
         if isinstance(model, CircuitModel):
-            facts["detector_weights"] = model.detector.weights
-        tensors, config = model.to_state()
-        kind = "circuit" if isinstance(model, CircuitModel) else "network"
-        write_tensors(path, FORMAT, VERSION, tensors, {"kind": kind, "model": config, "facts": facts})
+            facts["settings"] = _settings_of(model)
+            facts["detector_weights"] = model.classifier.detector_.weights
+            model.classifier.save(path)
+        else:
+            facts["settings"] = asdict(recipe)
+            model.save(path)
+        # Last: a model without its facts is trained again.
+        with replacing(_facts_of(path)) as draft:
+            draft.write_text(json.dumps(facts), encoding="utf-8")
         return model, facts
 
     def _fit(self, recipe: Recipe, seed: int, checkpoint: Path) -> tuple[Model, float]:
         if isinstance(recipe, CircuitRecipe):
-            return train_circuit(
-                recipe,
+            images = replace(
                 self.train,
-                self.held_out,
-                n_classes=self.n_classes,
-                seed=seed,
-                device=self.device,
-                checkpoint=checkpoint,
-                progress=lambda epoch: self.watch.step(f"loss {epoch.loss:.3f}"),
+                images=np.concatenate([self.held_out.images, self.train.images]),
+                labels=np.concatenate([self.held_out.labels, self.train.labels]),
             )
+            return train_circuit(recipe, images, seed=seed, device=self.device, checkpoint=checkpoint)
         return train_networks(
             recipe,
             self.train,
@@ -214,17 +220,17 @@ class Workbench:
         )
 
     def _read(self, path: Path) -> tuple[Model, dict[str, Any]]:
-        tensors, config = read_tensors(path, FORMAT, VERSION)
-        try:
-            if config["kind"] == "circuit":
-                return CircuitModel.from_state(path, tensors, config["model"], self.device), config["facts"]
-            return NetworkModel.from_state(tensors, config["model"], self.device), config["facts"]
-        except (LookupError, TypeError, RuntimeError) as error:
-            raise ModelFileError(f"{path} does not hold a model of an experiment ({error}); delete it") from error
+        facts = json.loads(_facts_of(path).read_text(encoding="utf-8"))
+        if path.suffix == _NETWORK:
+            return NetworkModel.load(path, self.device), facts
+        classifier = socratic.load(path, device=str(self.device))
+        if not isinstance(classifier, CircuitImageClassifier):
+            raise ModelFileError(f"{path} does not hold a classifier of images; delete it")
+        return CircuitModel(classifier), facts
 
     def _accuracy(self, model: Model, images: Images) -> float:
         first = next(iter(methods_for(model, 1).values()))
-        probabilities = first(model.rows(images.images)).probabilities
+        probabilities = first(images.images).probabilities
         assert probabilities is not None
         return accuracy_of(probabilities, images.labels)
 
@@ -232,8 +238,7 @@ class Workbench:
         """Parameters of the main circuit."""
         recipe = next(iter(self.settings.recipes(self.shape).values()))
         assert isinstance(recipe, CircuitRecipe)
-        with torch.device("meta"):
-            return build_circuit(recipe, self.shape, self.n_classes, 0).n_parameters
+        return CircuitImageClassifier(**recipe.settings).build_circuit(self.shape, self.n_classes).n_parameters
 
     def _name(self, task: Task) -> str:
         """A file name that tells models apart which differ in anything that decides what they learn."""
@@ -278,6 +283,17 @@ def _known_images(name: str, data: Path | None) -> tuple[Images, Images]:
         numbers = np.array([train.classes.index(label) for label in test.classes])
         test = replace(test, labels=numbers[test.labels], classes=train.classes)
     return train, test
+
+
+def _facts_of(path: Path) -> Path:
+    """The file beside a model file that holds the record of its training."""
+    return path.with_suffix(".json")
+
+
+def _settings_of(model: CircuitModel) -> dict[str, Any]:
+    """What decided how a circuit was built and trained: what was given, and what the classifier chose."""
+    given = {name: value for name, value in model.classifier.get_params().items() if name in CIRCUIT_SETTINGS}
+    return {**given, **asdict(model.classifier.sizes_)}
 
 
 def device_name(device: torch.device) -> str:
