@@ -21,6 +21,7 @@ class LeafGroup(LeafSet, ABC):
 
     columns: Tensor
     column_of_slot: Tensor
+    region_of_slot: Tensor
     slot_index: Tensor
     column_index: Tensor
 
@@ -42,6 +43,7 @@ class LeafGroup(LeafSet, ABC):
         buffers = {
             "columns": columns,  # (U,)
             "column_of_slot": [position[variable] for variable in variables],  # (P,)
+            "region_of_slot": [region for region, scope in enumerate(slots) for _ in scope],  # (P,)
             "slot_index": slot_index,  # (F, D)
             "column_index": column_index,  # (F, D)
         }
@@ -65,11 +67,6 @@ class LeafGroup(LeafSet, ABC):
     @abstractmethod
     def entries_per_row(self) -> int:
         """Numbers that :meth:`log_density` holds for one row."""
-
-    def region_of_slot(self) -> Tensor:
-        """The leaf region of each slot: (P,)."""
-        regions = torch.arange(len(self.slot_index), device=self.slot_index.device).unsqueeze(1)
-        return regions.expand_as(self.slot_index)[self.slot_index < self.n_slots]
 
     def slot_centres(self) -> Tensor:
         """The reference value that statistics are taken relative to, of each slot: (P,)."""
@@ -149,7 +146,7 @@ class DirectGroup(LeafGroup):
     def _by_region(self, of_leaf: Tensor) -> Tensor:
         """Sums over the slots of each region: (P, I, N) -> (F, I, N)."""
         total = of_leaf.new_zeros(len(self.slot_index), *of_leaf.shape[1:])
-        return total.index_add(0, self.region_of_slot(), of_leaf)
+        return total.index_add(0, self.region_of_slot, of_leaf)
 
     def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
         """Log-densities (F, I, N)."""
@@ -164,7 +161,7 @@ class DirectGroup(LeafGroup):
     def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
         """Weighted sums (P, T, I) of the statistics."""
         values, missing = self._leaf_values(x)
-        weight = flow[self.region_of_slot()].masked_fill(missing, 0.0)  # (P, I, N)
+        weight = flow[self.region_of_slot].masked_fill(missing, 0.0)  # (P, I, N)
         statistics = self.family.leaf_statistics(self.parameter_values(), values, self.slot_centres().view(-1, 1, 1))
         return torch.stack([(statistic * weight).sum(-1) for statistic in statistics], dim=1)
 
@@ -239,7 +236,7 @@ class LeafLayer(nn.Module):
         """The I univariate leaves of each variable of each region, as distributions of their own."""
         found: list[dict[int, list[Distribution]]] = [{} for _ in self.scopes]
         for group in self.leaf_groups():
-            slots = zip(group.region_of_slot().tolist(), group.variables.tolist(), group.distributions(), strict=True)
+            slots = zip(group.region_of_slot.tolist(), group.variables.tolist(), group.distributions(), strict=True)
             for region, variable, leaves in slots:
                 found[region][variable] = leaves
         return found

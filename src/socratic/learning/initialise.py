@@ -29,7 +29,7 @@ def initialise_leaves(circuit: Circuit, x: Tensor, seed: int = 0) -> None:
     rows = torch.randint(len(values), (layer.n_folds, layer.n_nodes), generator=generator)
     for group in layer.leaf_groups():
         family, variables = group.family, group.variables.cpu()
-        examples = values[rows[group.region_of_slot().cpu()], variables.unsqueeze(1)]  # (P, I)
+        examples = values[rows[group.region_of_slot.cpu()], variables.unsqueeze(1)]  # (P, I)
         examples = torch.where(examples.isnan(), averages[variables].unsqueeze(1), examples)
         part = values[:, group.columns.cpu()].t()  # (U, N)
         neutral = {name: value.unsqueeze(1) for name, value in family.from_plain([family.neutral] * len(part)).items()}

@@ -38,7 +38,7 @@ def leaf_table(leaves: LeafLayer, shares: Tensor, variable: int) -> Tensor:
     (group,) = (group for group in leaves.leaf_groups() if group.family == leaves.families[variable])
     (slots,) = (group.variables == variable).nonzero(as_tuple=True)
     table = torch.exp(group.log_table(slots))  # (k, I, Y)
-    return shares[group.region_of_slot()[slots]].flatten(0, 1).t() @ table.flatten(0, 1)
+    return shares[group.region_of_slot[slots]].flatten(0, 1).t() @ table.flatten(0, 1)
 
 
 def log_density_at_modes(leaves: LeafLayer, missing: Tensor) -> Tensor:
