@@ -17,7 +17,6 @@ from socratic.tables.columns import Table
 Learner = Callable[[np.ndarray, np.ndarray, Table, int], Sequence[Node]]
 """From rows (N, V), their classes (N,), the table they come from and a seed to one root for each class."""
 
-_CHOW_LIU_KINDS = ("bernoulli", "categorical")
 _SHOWN_COLUMNS = 5
 
 
@@ -57,7 +56,7 @@ def check_whole_weights(structure: str, weight: np.ndarray) -> None:
 
 
 def _check_discrete(table: Table) -> None:
-    wrong = [f"{column.name!r} ({column.kind})" for column in table.columns if column.kind not in _CHOW_LIU_KINDS]
+    wrong = [f"{column.name!r} ({column.kind})" for column in table.columns if not column.family.unordered]
     if wrong:
         more = f" and {len(wrong) - _SHOWN_COLUMNS} more" if len(wrong) > _SHOWN_COLUMNS else ""
         raise ValueError(

@@ -51,7 +51,7 @@ def fit_em(
     if circuit.n_classes != 1:
         raise ValueError(f"expectation maximisation trains densities, circuits of one class; got {circuit.n_classes}")
     epochs: list[Epoch] = []
-    best = Best(circuit)
+    best = _Best(circuit)
     for number in range(n_epochs):
         counts = Counts(circuit)
         total = 0.0
@@ -76,7 +76,7 @@ def fit_em(
     return History(tuple(epochs), best.restore())
 
 
-class Best:
+class _Best:
     """The parameters of the best epoch so far."""
 
     def __init__(self, circuit: Circuit) -> None:
