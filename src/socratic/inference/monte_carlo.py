@@ -23,7 +23,7 @@ from socratic.numerics import scale_dtype, sqrt_or_zero
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SampledMasks:
     """Which masks are sampled, and how; see :func:`monte_carlo_dropout`."""
 
     dropout: Dropout
@@ -33,7 +33,7 @@ class Sampling:
     seed: int = 0
 
     @classmethod
-    def check(cls, dropout: Dropout, n_passes: Any, leaf_dropout: Any, balanced: bool, seed: Any) -> Sampling:
+    def check(cls, dropout: Dropout, n_passes: Any, leaf_dropout: Any, balanced: bool, seed: Any) -> SampledMasks:
         """Check what the user gave."""
         rate = check_rate("leaf_dropout", leaf_dropout)
         return cls(dropout, check_count("n_passes", n_passes), rate, balanced, check_count("seed", seed, minimum=0))
@@ -78,8 +78,8 @@ def sample_log_likelihoods(
     infinity. See :func:`monte_carlo_dropout` for the parameters.
     """
     masked = Dropout.check(dropout, masks, root_dropout)
-    sampling = Sampling.check(masked, n_passes, leaf_dropout, balanced, seed)
-    return sampling.passes(engine_of(circuit), check_rows(circuit, x))
+    sampled = SampledMasks.check(masked, n_passes, leaf_dropout, balanced, seed)
+    return sampled.passes(engine_of(circuit), check_rows(circuit, x))
 
 
 def monte_carlo_dropout(
@@ -131,10 +131,10 @@ def monte_carlo_dropout(
         A row that is dead in every pass gets the prior.
     """
     masked = Dropout.check(dropout, masks, root_dropout)
-    sampling = Sampling.check(masked, n_passes, leaf_dropout, balanced, seed)
+    sampled = SampledMasks.check(masked, n_passes, leaf_dropout, balanced, seed)
     engine = engine_of(circuit)
     rows = check_rows(circuit, x)
-    return sampling.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
+    return sampled.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
 
 
 def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:

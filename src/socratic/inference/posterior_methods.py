@@ -17,7 +17,7 @@ from socratic.inference.kinds import engine_of
 from socratic.inference.leaf_uncertainty import LeafUncertainty
 from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.moments import class_moments
-from socratic.inference.monte_carlo import Sampling
+from socratic.inference.monte_carlo import SampledMasks
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
 from socratic.tracing import is_recording
@@ -91,7 +91,7 @@ def dropout_posterior(
     """
     masked = Dropout.check(dropout, masks, root_dropout)
     check_choice("method", method, POSTERIOR_METHODS)
-    sampling = Sampling.check(masked, n_passes, 0.0, balanced, seed)
+    sampled = SampledMasks.check(masked, n_passes, 0.0, balanced, seed)
     engine = engine_of(circuit)
     rows = check_rows(circuit, x)
     log_prior = log_class_prior(class_prior, circuit.n_classes, rows)
@@ -102,8 +102,8 @@ def dropout_posterior(
             "method='log-moments' or 'expansion'"
         )
     if method == "monte-carlo":
-        return sampling.posterior(engine, rows, log_prior, chunk_size)
-    few_passes = Sampling(masked, N_SHARP_PASSES, balanced=True, seed=sampling.seed)
+        return sampled.posterior(engine, rows, log_prior, chunk_size)
+    few_passes = SampledMasks(masked, N_SHARP_PASSES, balanced=True, seed=sampled.seed)
     if method == "auto" and engine.no_log_moments is not None:
         method = "expansion"
         if not leaves.uncertain:
