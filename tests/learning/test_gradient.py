@@ -69,6 +69,18 @@ def test_the_learning_rate_warms_up_and_decays() -> None:
     assert factors[10:] == sorted(factors[10:], reverse=True)
 
 
+def test_the_learning_rate_can_stay_the_same() -> None:
+    assert {learning_rate_factor(step, 100, "constant") for step in range(100)} == {1.0}
+    rows = blobs(30)
+    losses = [
+        fit_gradient(circuit(), rows, settings(schedule=schedule), LOG_PRIOR).epochs[-1].loss
+        for schedule in ("cosine", "constant")
+    ]
+    assert losses[0] != losses[1]
+    with pytest.raises(ValueError, match="schedule must be one of 'cosine', 'constant'; got 'linear'"):
+        settings(schedule="linear")
+
+
 def test_the_best_epoch_is_kept_and_training_stops_early() -> None:
     rows, validation = blobs(30), blobs(30, seed=1)
     shuffled = replace(validation, y=validation.y.roll(1))  # labels that cannot be learned

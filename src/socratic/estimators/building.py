@@ -121,6 +121,7 @@ def train_by_gradient(
         n_epochs=job.sizes.n_epochs,
         batch_size=job.sizes.batch_size,
         learning_rate=settings.learning_rate,
+        schedule=settings.learning_rate_schedule,
         patience=None if job.validation is None else patience,
         seed=seed,
         **objective,

@@ -64,6 +64,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         learning_rate: float = 0.08,
+        learning_rate_schedule: str = "cosine",
         training_dropout: float = 0.2,
         leaf_dropout: float = 0.2,
         early_stopping: int | None = 15,
@@ -92,6 +93,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
         self.training_dropout = training_dropout
         self.leaf_dropout = leaf_dropout
         self.early_stopping = early_stopping

@@ -75,6 +75,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         learning_rate: float = 0.05,
+        learning_rate_schedule: str = "cosine",
         validation_fraction: float | str = "auto",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
@@ -92,6 +93,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
         self.validation_fraction = validation_fraction
         self.checkpoint = checkpoint
         self.verbose = verbose

@@ -125,6 +125,7 @@ def train_image_circuit(
         n_epochs=sizes.n_epochs,
         batch_size=sizes.batch_size,
         learning_rate=sizes.learning_rate,
+        schedule=settings.learning_rate_schedule,
         cross_entropy_weight=sizes.cross_entropy_weight,
         dropout=settings.training_dropout,
         leaf_dropout=sizes.leaf_dropout,

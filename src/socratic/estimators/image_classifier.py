@@ -91,6 +91,7 @@ class CircuitImageClassifier(CircuitClassifierBase):
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         learning_rate: float | str = "auto",
+        learning_rate_schedule: str = "cosine",
         training_dropout: float = 0.1,
         leaf_dropout: float | str = "auto",
         calibration_fraction: float | str = "auto",
@@ -122,6 +123,7 @@ class CircuitImageClassifier(CircuitClassifierBase):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
         self.training_dropout = training_dropout
         self.leaf_dropout = leaf_dropout
         self.calibration_fraction = calibration_fraction

@@ -17,6 +17,7 @@ from socratic.errors import check_choice, check_count, check_rate
 from socratic.estimators.building import STRUCTURES, check_image_shape, choose_device
 from socratic.estimators.posterior import POSTERIORS
 from socratic.inference.dropout import MASK_KINDS
+from socratic.learning.settings import SCHEDULES
 from socratic.uncertainty.detector import DETECTORS
 
 OPTIMISERS = ("em", "adam")
@@ -166,7 +167,12 @@ _TRAINING = {
     ),
     "n_epochs": Parameter('int or "auto"', "Passes over the rows.", or_auto(whole(1))),
     "batch_size": Parameter('int or "auto"', "Rows for each gradient step.", or_auto(whole(1))),
-    "learning_rate": Parameter("float", "Peak learning rate of Adam; it warms up and decays.", check_positive),
+    "learning_rate": Parameter("float", "Peak learning rate of Adam.", check_positive),
+    "learning_rate_schedule": Parameter(
+        _names(*SCHEDULES),
+        "Whether the learning rate warms up and decays to zero, or stays the same.",
+        one_of(*SCHEDULES),
+    ),
     "training_dropout": Parameter("float", "Dropout in training, on sums.", check_rate),
     "leaf_dropout": Parameter("float", "Dropout in training, on univariate leaves.", check_rate),
     "early_stopping": Parameter(

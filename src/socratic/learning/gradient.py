@@ -1,4 +1,4 @@
-"""Gradient training: Adam with warm-up and decay, the hybrid objective, early stopping, resumable."""
+"""Gradient training: Adam with a schedule of its rate, the hybrid objective, early stopping, resumable."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ WARM_UP = 0.1
 """Share of the steps over which the learning rate rises."""
 
 
-def learning_rate_factor(step: int, n_steps: int) -> float:
-    """Linear warm-up, then a cosine to zero."""
+def learning_rate_factor(step: int, n_steps: int, schedule: str = "cosine") -> float:
+    """By what the learning rate is multiplied at a step: see :class:`~socratic.learning.TrainingSettings`."""
+    if schedule == "constant":
+        return 1.0
     rising = max(1.0, WARM_UP * n_steps)
     if step < rising:
         return (step + 1) / rising
@@ -105,7 +107,7 @@ def _epoch(step: GradientStep, number: int, n_batches: int) -> float:
     step.masks.manual_seed(2 * (settings.seed + 7919 * number) + 1)
     total = torch.zeros((), dtype=torch.float64, device=rows.x.device)
     for index, batch in enumerate(order.to(rows.x.device).split(settings.batch_size)):
-        factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches)
+        factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches, settings.schedule)
         total += step(batch, settings.learning_rate * factor) * len(batch)
     return float(total) / len(rows)
 

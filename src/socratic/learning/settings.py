@@ -8,7 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from socratic.errors import check_count, check_rate
+from socratic.errors import check_choice, check_count, check_rate
+
+SCHEDULES = ("cosine", "constant")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,9 @@ class TrainingSettings:
     n_epochs, batch_size : int
         Passes over the rows, and rows per step.
     learning_rate : float
-        Peak of the schedule: a linear warm-up over the first tenth of the steps, then a cosine to zero.
+        Peak of the schedule.
+    schedule : {"cosine", "constant"}
+        A linear warm-up over the first tenth of the steps and a cosine to zero, or the same rate throughout.
     cross_entropy_weight : float
         The lambda of the RAT-SPN paper: 1 trains the class posterior alone, 0 the likelihood per variable alone.
     dropout, leaf_dropout : float
@@ -54,6 +58,7 @@ class TrainingSettings:
     n_epochs: int
     batch_size: int
     learning_rate: float = 0.02
+    schedule: str = "cosine"
     cross_entropy_weight: float = 1.0
     dropout: float = 0.0
     leaf_dropout: float = 0.0
@@ -63,6 +68,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         check_count("n_epochs", self.n_epochs)
         check_count("batch_size", self.batch_size)
+        check_choice("schedule", self.schedule, SCHEDULES)
         check_rate("dropout", self.dropout)
         check_rate("leaf_dropout", self.leaf_dropout)
         if not 0.0 <= self.cross_entropy_weight <= 1.0:
