@@ -27,6 +27,10 @@ class MissingExtraError(ImportError):
     """A package that only some things need is not installed; the message says how to install it."""
 
 
+_PACKAGES = {"PIL": "Pillow"}
+"""Packages that are installed by another name than they are imported by."""
+
+
 def import_extra(module: str, extra: str, what: str) -> Any:
     """The module of a package that comes with an extra of socratic.
 
@@ -42,7 +46,7 @@ def import_extra(module: str, extra: str, what: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
+        package = _PACKAGES.get(module.partition(".")[0], module.partition(".")[0])
         raise MissingExtraError(
             f'{what} needs {package}; install it with: pip install "socratic[{extra}]"', name=package
         ) from error

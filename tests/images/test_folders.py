@@ -14,6 +14,7 @@ from PIL import Image
 
 from socratic.errors import DataFileError
 from socratic.images import load_image_folder
+from socratic.images.folders import find_images, read_images
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(256, size=(6, 5, 4, 3), dtype=np.uint8)
@@ -183,7 +184,7 @@ def test_images_of_other_sizes_are_named_or_resized(tmp_path: Path) -> None:
     write(tmp_path / "2.png", COLOUR[1])
     write(tmp_path / "3.png", np.full((9, 7, 3), 60, np.uint8))
     write(tmp_path / "4.png", np.full((4, 5, 3), 70, np.uint8))
-    message = r"all images must have one size; \S+1\.png has 5 x 4 pixels, \S+3\.png 9 x 7: pass size=\(H, W\)"
+    message = r"all images must have one size; \S+1\.png has 5 x 4 pixels, \S+3\.png has 9 x 7: pass size"
     with pytest.raises(DataFileError, match=message):
         load_image_folder(tmp_path)
     found = load_image_folder(tmp_path, size=(5, 4)).images
@@ -243,8 +244,11 @@ def test_decompression_bombs_are_refused(tmp_path: Path, side: int, size: tuple[
 
 
 def test_pillow_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1.png").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(ImportError, match=r"load_image_folder needs Pillow .*; install it by: pip install pillow"):
+    with pytest.raises(
+        ImportError, match=r"reading images needs PIL; install it with: pip install \"socratic\[plots\]"
+    ):
         load_image_folder(tmp_path)
 
 
@@ -271,3 +275,21 @@ def test_an_image_with_a_byte_wrong_gives_an_error_or_an_image(tmp_path: Path, k
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
         with contextlib.suppress(DataFileError):
             assert load_image_folder(tmp_path).images.ndim == 4
+
+
+def test_all_images_of_a_folder(tmp_path: Path) -> None:
+    for place, name in enumerate(["b/2.png", "b/deep/1.png", "a/z.PNG", "beside.png"]):
+        write(tmp_path / name, COLOUR[place])
+    found = find_images(tmp_path, by_class=False)
+    assert [path.relative_to(tmp_path).as_posix() for path in found.paths] == [
+        "a/z.PNG",
+        "b/2.png",
+        "b/deep/1.png",
+        "beside.png",
+    ]
+    assert found.labels.tolist() == [0] * 4
+    np.testing.assert_array_equal(read_images(found.paths), COLOUR[[2, 0, 1, 3]])
+    assert read_images(found.paths, n_channels=1).shape == (4, 5, 4, 1)
+    assert read_images(found.paths[:1], (10, 8), resize=True).shape == (1, 10, 8, 3)
+    with pytest.raises(DataFileError, match=r"expected are 10 x 8 pixels, \S+z\.PNG has 5 x 4: buy a bigger camera"):
+        read_images(found.paths, (10, 8), remedy="buy a bigger camera")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.errors import DataFileError, check_choice, check_count
+from socratic.errors import DataFileError, check_choice, check_count, import_extra
 from socratic.images.labelled import Images
 
 _SPLITS = {"train": ("train", "training"), "test": ("test", "testing"), "valid": ("valid", "val", "validation")}
@@ -61,33 +61,83 @@ def load_image_folder(
         If a file is damaged, is no image, would unpack to more pixels than Pillow holds safe, or differs in size
         from the first. The error names the file.
     """
-    image_module = _pillow()
     height_width = None if size is None else (check_count("height", size[0]), check_count("width", size[1]))
-    folder = _split_folder(Path(path), split)
-    classes = _subfolders(folder)
-    files = _labelled_files(folder, classes)
-    if not files:
-        raise FileNotFoundError(f"no images in {folder}: looked for files ending in {', '.join(sorted(_ENDINGS))}")
+    files = find_images(path, split)
     if limit is not None:
-        n_kept = min(check_count("limit", limit), len(files))
-        files = [files[place * len(files) // n_kept] for place in range(n_kept)]
-    paths, labels = [file for file, _ in files], [label for _, label in files]
+        n_kept = min(check_count("limit", limit), len(files.paths))
+        files = files.take([place * len(files.paths) // n_kept for place in range(n_kept)])
+    images = read_images(files.paths, height_width, resize=size is not None)
+    return Images(images, files.labels, Path(path).absolute().name, files.classes)
+
+
+class ImageFiles(NamedTuple):
+    """The image files of a folder."""
+
+    paths: list[Path]
+    labels: np.ndarray
+    """The class of each: (N,)."""
+    classes: tuple[str, ...]
+    """The names of the classes by number."""
+
+    def take(self, places: Sequence[int]) -> ImageFiles:
+        """Some of the files."""
+        return ImageFiles([self.paths[place] for place in places], self.labels[list(places)], self.classes)
+
+
+def find_images(path: str | os.PathLike[str], split: str | None = None, *, by_class: bool = True) -> ImageFiles:
+    """The image files of a folder.
+
+    Parameters
+    ----------
+    path, split
+        See :func:`load_image_folder`.
+    by_class : bool
+        Whether subfolders are classes. Otherwise all images are found, at any depth, and have label 0.
+    """
+    folder = _split_folder(Path(path), split) if by_class else Path(path)
+    classes = _subfolders(folder) if by_class else []
+    if by_class and classes:
+        places = [(label, sorted(_images_below(place), key=Path.as_posix)) for label, place in enumerate(classes)]
+    else:
+        places = [(0, _images_in(folder.iterdir()) if by_class else sorted(_images_below(folder), key=Path.as_posix))]
+    paths = [file for _, files in places for file in files]
+    if not paths:
+        raise FileNotFoundError(f"no images in {folder}: looked for files ending in {', '.join(sorted(_ENDINGS))}")
+    labels = np.repeat([label for label, _ in places], [len(files) for _, files in places])
+    return ImageFiles(paths, labels.astype(np.int64), tuple(entry.name for entry in classes))
+
+
+def read_images(
+    paths: Sequence[Path],
+    size: tuple[int, int] | None = None,
+    *,
+    resize: bool = False,
+    n_channels: int | None = None,
+    remedy: str = "pass size=(H, W) to load_image_folder to resize them",
+) -> np.ndarray:
+    """The images of some files: (N, H, W, C) of uint8.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    size : tuple of int, optional
+        Height and width; by default those of the first image.
+    resize : bool
+        Whether images of another size are resized or refused.
+    n_channels : int, optional
+        1 for grey images, 3 for coloured ones; by default they are grey if all files are.
+    remedy : str
+        What to do about images of another size, for the message.
+    """
     # Set here, once: filters are shared by all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
-        warnings.simplefilter("error", image_module.DecompressionBombWarning)
-        images = _read_all(pool, paths, height_width)
-    names = tuple(entry.name for entry in classes)
-    return Images(images, np.array(labels, dtype=np.int64), Path(path).absolute().name, names)
+        warnings.simplefilter("error", _pillow().DecompressionBombWarning)
+        n_channels = n_channels or (1 if _all_grey(pool, paths) else 3)
+        return _read_all(pool, paths, n_channels, size, resize, remedy)
 
 
 def _pillow() -> Any:
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise ImportError(
-            "load_image_folder needs Pillow to decode images; install it by: pip install pillow"
-        ) from error
-    return PIL.Image
+    return import_extra("PIL.Image", "plots", "reading images")
 
 
 def _split_folder(path: Path, split: str | None) -> Path:
@@ -116,14 +166,6 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _labelled_files(folder: Path, classes: list[Path]) -> list[tuple[Path, int]]:
-    if not classes:
-        return [(path, 0) for path in _images_in(folder.iterdir())]
-    return [
-        (path, label) for label, place in enumerate(classes) for path in sorted(_images_below(place), key=Path.as_posix)
-    ]
-
-
 def _images_below(folder: Path) -> Iterable[Path]:
     for place, subfolders, names in os.walk(folder):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
@@ -135,12 +177,19 @@ def _images_in(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in found if path.is_file())
 
 
-def _read_all(pool: ThreadPoolExecutor, paths: list[Path], size: tuple[int, int] | None) -> np.ndarray:
-    """Images (N, H, W, C); their memory is taken once, after the headers of all files."""
-    grey = True
-    for start in range(0, len(paths), _CHUNK):
-        grey = all([grey, *pool.map(_is_grey, paths[start : start + _CHUNK])])
-    n_channels = 1 if grey else 3
+def _all_grey(pool: ThreadPoolExecutor, paths: Sequence[Path]) -> bool:
+    chunks = (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK))
+    return all(grey for chunk in chunks for grey in list(pool.map(_is_grey, chunk)))
+
+
+def _read_all(
+    pool: ThreadPoolExecutor,
+    paths: Sequence[Path],
+    n_channels: int,
+    size: tuple[int, int] | None,
+    resize: bool,
+    remedy: str,
+) -> np.ndarray:
     height, width = size or _decode(paths[0], n_channels, None).shape[:2]
     shape = (len(paths), height, width, n_channels)
     try:
@@ -152,18 +201,19 @@ def _read_all(pool: ThreadPoolExecutor, paths: list[Path], size: tuple[int, int]
         ) from error
 
     def read(place: int) -> tuple[int, ...]:
-        image = _decode(paths[place], n_channels, size)
+        image = _decode(paths[place], n_channels, size if resize else None)
         if image.shape == output.shape[1:]:
             output[place] = image
         return image.shape
 
+    expected = f"{paths[0]} has" if size is None else "expected are"
     for start in range(0, len(paths), _CHUNK):
         places = range(start, min(start + _CHUNK, len(paths)))
         for place, (found_height, found_width, _) in zip(places, pool.map(read, places), strict=True):
             if (found_height, found_width) != (height, width):
                 raise DataFileError(
-                    f"all images must have one size; {paths[0]} has {height} x {width} pixels, {paths[place]} "
-                    f"{found_height} x {found_width}: pass size=(H, W) to load_image_folder to resize them"
+                    f"all images must have one size; {expected} {height} x {width} pixels, {paths[place]} has "
+                    f"{found_height} x {found_width}: {remedy}"
                 )
     return output
 
