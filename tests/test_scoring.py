@@ -6,14 +6,15 @@ import pickle
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from socratic.estimators import CircuitClassifier
-from socratic.scoring import ANSWER_COLUMNS, Scorer
+from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitImageClassifier
+from socratic.scoring import ANSWER_COLUMNS, ImageScorer, TableScorer, scorer_of
 
 pa = pytest.importorskip("pyarrow")
 
@@ -41,7 +42,7 @@ def batch_of(frame: pd.DataFrame) -> Any:
 
 
 def test_it_says_what_the_model_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:
-    found = Scorer(model)(batch_of(frame.assign(more=1)[["colour", "more", "member", "age"]])).to_pydict()
+    found = TableScorer(model)(batch_of(frame.assign(more=1)[["colour", "more", "member", "age"]])).to_pydict()
     assert tuple(found) == ANSWER_COLUMNS
     doubt, shares = model.uncertainty(frame), model.predict_proba(frame)
     best = shares.argmax(1)
@@ -55,11 +56,11 @@ def test_it_says_what_the_model_says(model: CircuitClassifier, frame: pd.DataFra
 
 def test_text_stands_for_what_it_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:
     words = frame.assign(age=frame["age"].map(repr), member=frame["member"].map(lambda yes: " TRUE" if yes else "0"))
-    assert Scorer(model)(batch_of(words)).equals(Scorer(model)(batch_of(frame)))
+    assert TableScorer(model)(batch_of(words)).equals(TableScorer(model)(batch_of(frame)))
 
 
 def test_unknown_values_are_counted(model: CircuitClassifier, frame: pd.DataFrame) -> None:
-    scorer = Scorer(model)
+    scorer = TableScorer(model)
     strange = frame.head(6).assign(colour=["mauve", "red", "pink", None, "mauve", "red"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -70,18 +71,43 @@ def test_unknown_values_are_counted(model: CircuitClassifier, frame: pd.DataFram
 
 def test_missing_columns_are_named(model: CircuitClassifier, frame: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="the rows have no column 'member'; the model was trained on it"):
-        Scorer(model).answer(batch_of(frame.drop(columns="member")))
+        TableScorer(model).answer(batch_of(frame.drop(columns="member")))
 
 
 def test_models_of_arrays_know_their_columns_by_number(frame: pd.DataFrame) -> None:
     x = frame[["age", "member"]].to_numpy(dtype=float)
     model = CircuitClassifier(n_epochs=1, n_sums=2, n_repetitions=1, random_state=0, n_jobs=1).fit(x, frame["colour"])
-    found = Scorer(model)(pa.record_batch({"x1": x[:, 1], "x0": x[:, 0]}))
+    found = TableScorer(model)(pa.record_batch({"x1": x[:, 1], "x0": x[:, 0]}))
     assert found.column("label").to_pylist() == model.predict(x).tolist()
 
 
+def test_images_are_read_by_their_paths(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    images = np.random.default_rng(0).integers(0, 256, (40, 6, 6, 1), dtype=np.uint8)
+    paths = [str(tmp_path / f"{place}.png") for place in range(40)]
+    for path, pixels in zip(paths, images, strict=True):
+        image.fromarray(pixels[..., 0]).save(path)
+    model = CircuitImageClassifier(n_epochs=1, n_sums=2, rejection_rate=0.2, random_state=0, n_jobs=1)
+    model.set_params(calibration_fraction=0.5).fit(images, [0, 1] * 20)
+    scorer = scorer_of(model)
+    found = scorer(pa.record_batch({"path": paths}))
+    assert np.array_equal(found.column("p_value"), model.answer(images).uncertainty.p_value)
+    image.fromarray(np.zeros((3, 3), dtype=np.uint8)).save(tmp_path / "small.png")
+    small = pa.record_batch({"path": [str(tmp_path / "small.png")]})
+    with pytest.raises(ValueError, match="expected are 6 x 6 pixels"):
+        scorer(small)
+    resizing = pickle.loads(pickle.dumps(ImageScorer(model, resize=True)))
+    assert resizing(small).num_rows == 1
+    assert resizing(pa.record_batch({"path": paths})).equals(found)
+
+
+def test_other_models_have_no_scorer() -> None:
+    with pytest.raises(ValueError, match="model must be a classifier of tables or images; got CircuitDensity"):
+        scorer_of(CircuitDensity())
+
+
 def test_pickles_hold_a_model_file(model: CircuitClassifier, frame: pd.DataFrame) -> None:
-    scorer = Scorer(model)
+    scorer = TableScorer(model)
     content = pickle.dumps(scorer)
     assert b"socratic.estimators" not in content
     expected = scorer(batch_of(frame))

@@ -1,15 +1,18 @@
-"""From a batch of rows to answers: the one way that the commands take, and whatever else applies a model to tables."""
+"""From a batch of rows to answers: the one way that the commands take, and whatever else applies a model to rows."""
 
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from socratic.estimators import Answer, CircuitClassifier
+from socratic.estimators import Answer, CircuitClassifier, CircuitImageClassifier
+from socratic.estimators.classification import CircuitClassifierBase
+from socratic.images.folders import read_images
 from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
@@ -19,54 +22,40 @@ ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "verdict"
 deviation of the probability under dropout, the p-value, and whether the row is familiar."""
 
 
-class Scorer:
-    """Applies a classifier to batches of rows, whatever the order of their columns.
+class Scorer(ABC):
+    """Applies a classifier to batches of rows.
 
-    A scorer can be pickled. It then carries the content of a model file, which nothing in is ever executed of.
-
-    Parameters
-    ----------
-    model : CircuitClassifier
-        A fitted one.
+    A scorer can be pickled: it then carries the content of a model file, nothing of which is ever executed.
 
     Attributes
     ----------
+    model : CircuitClassifier or CircuitImageClassifier
+        A fitted one.
+    names : list of str
+        The columns that rows must have, in any order and among others.
+    numeric : frozenset of str
+        Those that hold numbers.
     unknown : dict of str to Unknown
         Values not seen in training, by column, in all the rows scored so far.
     """
 
-    def __init__(self, model: CircuitClassifier) -> None:
+    names: list[str]
+    numeric: frozenset[str] = frozenset()
+
+    def __init__(self, model: CircuitClassifierBase) -> None:
         self.model = model
         self.unknown: dict[str, Unknown] = {}
 
-    @property
-    def names(self) -> list[str]:
-        """The columns that the model was trained on."""
-        return [column.name for column in self.model.table_.columns]
-
-    @property
-    def numeric(self) -> frozenset[str]:
-        """Those that it takes as numbers."""
-        return frozenset(column.name for column in self.model.table_.columns if column.categories is None)
-
+    @abstractmethod
     def answer(self, batch: Any, start: int = 0) -> Answer:
         """What the model says of each row.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
-            With the columns of the model among its own.
         start : int
-            Rows of the table before these, for messages.
+            Rows before these, for messages.
         """
-        model = self.model
-        encoded = model.table_.encode(raw_batch(batch, model.table_, start))
-        for name, found in encoded.unknown.items():
-            before = self.unknown.get(name, Unknown(0, found.example))
-            self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
-        return model.answer_rows(
-            torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
-        )
 
     def refused(self, answer: Answer) -> np.ndarray:
         """Which rows are unfamiliar: (N,) booleans."""
@@ -103,3 +92,71 @@ class Scorer:
             path = Path(folder) / "model"
             path.write_bytes(state["model"])
             self.__init__(load(path, device=state["device"]))  # type: ignore[misc]
+
+
+class TableScorer(Scorer):
+    """Applies a classifier of tables."""
+
+    model: CircuitClassifier
+
+    def __init__(self, model: CircuitClassifier) -> None:
+        super().__init__(model)
+        columns = model.table_.columns
+        self.names = [column.name for column in columns]
+        self.numeric = frozenset(column.name for column in columns if column.categories is None)
+
+    def answer(self, batch: Any, start: int = 0) -> Answer:
+        """What the model says of each row."""
+        model = self.model
+        encoded = model.table_.encode(raw_batch(batch, model.table_, start))
+        for name, found in encoded.unknown.items():
+            before = self.unknown.get(name, Unknown(0, found.example))
+            self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
+        circuit = model.circuit_
+        return model.answer_rows(torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device))
+
+
+class ImageScorer(Scorer):
+    """Applies a classifier of images to rows with the column ``path``, the files of images.
+
+    Parameters
+    ----------
+    model : CircuitImageClassifier
+    resize : bool
+        Whether images of another size than those trained on are resized or refused.
+    """
+
+    model: CircuitImageClassifier
+
+    def __init__(self, model: CircuitImageClassifier, resize: bool = False) -> None:
+        super().__init__(model)
+        self.names = ["path"]
+        self.resize = resize
+
+    def answer(self, batch: Any, start: int = 0) -> Answer:  # noqa: ARG002 - files are named by their paths
+        """What the model says of each image."""
+        height, width, n_channels = self.model.image_shape_
+        images = read_images(
+            [Path(path) for path in batch.column("path").to_pylist()],
+            (height, width),
+            resize=self.resize,
+            n_channels=n_channels,
+            remedy="the model was trained on that size; have the others resized (--resize)",
+        )
+        return self.model.answer(images)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "resize": self.resize}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.resize = state["resize"]
+
+
+def scorer_of(model: CircuitClassifierBase) -> Scorer:
+    """The scorer of a fitted classifier."""
+    if isinstance(model, CircuitImageClassifier):
+        return ImageScorer(model)
+    if isinstance(model, CircuitClassifier):
+        return TableScorer(model)
+    raise ValueError(f"model must be a classifier of tables or images; got {type(model).__name__}")

@@ -39,7 +39,8 @@ def test_version(run: Run) -> None:
     [
         ([], "Missing command"),
         (["fot"], "No such command 'fot'"),
-        (["fit", "x.csv"], "Missing option '--target'"),
+        (["fit", "x.csv"], "Missing option '-o' / '--output'"),
+        (["fit", "x.csv", "-o", "m"], "a table needs --target"),
         (["info", "--nonsense"], "No such option: --nonsense"),
         (["fit", "x.csv", "--target", "y", "-o", "m", "--epochs", "0"], "'--epochs'"),
         (["fit", "x.csv", "--target", "y", "-o", "m", "--seed", "x"], "'--seed'"),
@@ -80,21 +81,21 @@ def test_real_program_on_a_mistake() -> None:
 
 
 def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    from socratic.scoring import Scorer
+    from socratic.scoring import TableScorer
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Scorer, "answer", interrupt)
+    monkeypatch.setattr(TableScorer, "answer", interrupt)
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert assert_one_line(done, code=130) == "socratic: interrupted\n"
     assert not list(tmp_path.iterdir())
 
 
 def test_bugs_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    from socratic.scoring import Scorer
+    from socratic.scoring import TableScorer
 
-    monkeypatch.setattr(Scorer, "answer", lambda *_: 1 / 0)
+    monkeypatch.setattr(TableScorer, "answer", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())

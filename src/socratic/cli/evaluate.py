@@ -38,10 +38,18 @@ class Results:
 
 def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Table with known classes.")],
-    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="A table with known classes, or a folder of images, one subfolder a class."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of a table with the classes.")
+    ] = None,
     ood: Annotated[
-        Path | None, typer.Option(metavar="OTHER", help="Table of rows that are unlike the training data.")
+        Path | None,
+        typer.Option(metavar="OTHER", help="A table or folder of images that are unlike the training data."),
     ] = None,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw plots into a folder, as PNG and SVG.")
@@ -49,16 +57,25 @@ def evaluate(
     drop_missing_target: Annotated[
         bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
     ] = False,
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
     """Measure predictions and rejection on rows with known classes, and how well other rows are told apart."""
-    from socratic.tables.reading import open_source
+    from socratic.cli.folders import CLASS, open_rows
 
-    source = open_source(data)
+    source = open_rows(data, by_class=True)
+    if data.is_dir():
+        if target is not None:
+            raise UserError(f"--target is for tables; {data} is a folder of images, and its subfolders are the classes")
+        target = CLASS
+    if target is None:
+        raise UserError("a table needs --target, the column with the classes (see 'socratic evaluate --help')")
     if target not in source.names:
         raise no_such_column(data, [target], source.names)
-    other = None if ood is None else open_source(ood)
+    other = None if ood is None else open_rows(ood)
     if plots is not None:
         from socratic.cli.plots import prepare
 
@@ -67,7 +84,7 @@ def evaluate(
     from socratic.cli.scoring import check_columns, load_scorer, warn_of_unknown
 
     with waiting("reading the model"):
-        scorer = load_scorer(model, device, jobs)
+        scorer = load_scorer(model, device, jobs, resize=resize)
     for table in [source] if other is None else [source, other]:
         check_columns(scorer, table)
     known = collect(scorer, source, target, drop_missing_target)
@@ -87,7 +104,7 @@ def evaluate(
 def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool) -> Results:
     """Score a whole table; what is kept of each row is a few numbers."""
     from socratic.cli.console import watched
-    from socratic.cli.training import class_texts
+    from socratic.cli.training_table import class_texts
     from socratic.estimators import Answer
     from socratic.tables.batches import texts
     from socratic.tables.raw import Coded

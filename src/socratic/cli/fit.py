@@ -1,16 +1,16 @@
-"""``socratic fit``: train a classifier on a table."""
+"""``socratic fit``: train a classifier on a table or a folder of images."""
 
 from __future__ import annotations
 
-import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from socratic.cli.failures import UserError, describe, library_errors, library_warnings
+from socratic.cli.failures import UserError, library_errors
 from socratic.cli.parsing import (
+    IMAGE_STRUCTURES,
+    STRUCTURES,
     check_share,
     check_writable,
     parse_dropout,
@@ -20,15 +20,24 @@ from socratic.cli.parsing import (
 )
 
 if TYPE_CHECKING:
-    from socratic.estimators import CircuitClassifier
+    from socratic.cli.training_table import TrainingTable
+    from socratic.estimators.classification import CircuitClassifierBase
 
 SHOWN_COLUMNS = 30
 
 
 def fit(
-    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Table to learn from: .csv, .csv.gz or .parquet.")],
-    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the classes.")],
+    train: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRAIN",
+            help="A table to learn from (.csv, .csv.gz or .parquet), or a folder of images, one subfolder a class.",
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="The model file to write.")],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of a table with the classes.")
+    ] = None,
     leaf: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,16 +53,20 @@ def fit(
         bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
     ] = False,
     structure: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help="Where the circuit comes from: random trees, spatial for images, or learned from the table: learnspn, "
-            "chow-liu.",
+            help="Where the circuit comes from: random trees (by default for tables), spatial ones (for images), or "
+            "learned from the table: learnspn, chow-liu.",
         ),
-    ] = "random",
+    ] = None,
     image_shape: Annotated[
         str | None,
-        typer.Option(metavar="HxW[xC]", help="Shape of the images for --structure spatial; by default a square."),
+        typer.Option(
+            metavar="HxW[xC]",
+            help="Shape that the images of a folder are resized to. Of a table: what its rows are images of, for "
+            "--structure spatial; by default a square.",
+        ),
     ] = None,
     dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
     rejection_rate: Annotated[
@@ -71,108 +84,90 @@ def fit(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
 ) -> None:
-    """Train a classifier on a table and write it to a file.
+    """Train a classifier on a table or on a folder of images, and write it to a file.
 
     Numbers become gaussian leaves, true and false bernoulli ones, text categorical ones. Empty cells and NA are
     missing values, which the model takes as they are.
     """
-    leaves = parse_leaves(leaf or [])
-    parse_structure(structure, epochs=epochs, checkpoint=checkpoint)
+    settings: dict[str, Any] = {
+        "dropout": parse_dropout(dropout),
+        "rejection_rate": check_share("--rejection-rate", rejection_rate),
+        "n_epochs": epochs or "auto",
+        "random_state": seed,
+        "checkpoint": checkpoint,
+        "n_jobs": jobs,
+        "device": device,
+    }
     shape = parse_image_shape(image_shape)
-    rate, share = parse_dropout(dropout), check_share("--rejection-rate", rejection_rate)
     check_writable(output, train)
     if checkpoint is not None:
         check_writable(checkpoint, train)
         if checkpoint.absolute() == output.absolute():
             raise UserError(f"--checkpoint and --output are both {output}; choose another file for one of them")
-    from socratic.cli.training import read_training
+    options = {"leaf": leaf, "drop": drop, "weight": weight, "drop_missing_target": drop_missing_target}
+    if train.is_dir():
+        _check_none_given(train, target=target, **options)
+        settings["structure"] = parse_structure(structure or "spatial", IMAGE_STRUCTURES)
+        model, facts = _fit_images(train, shape, settings, quiet)
+    else:
+        if target is None:
+            raise UserError("a table needs --target, the column with the classes (see 'socratic fit --help')")
+        settings["structure"] = parse_structure(structure or "random", STRUCTURES, epochs=epochs, checkpoint=checkpoint)
+        settings |= {"image_shape": shape, "leaf": parse_leaves(leaf or [])}
+        model, facts = _fit_table(train, target, options, settings, quiet)
+    from socratic.cli.training import save
 
-    table = read_training(
-        train,
-        target,
-        leaves=leaves,
-        drop=drop or [],
-        weight=weight,
-        drop_missing_target=drop_missing_target,
-        quiet=quiet,
-    )
-    model = _train(
-        table,
-        quiet=quiet,
-        structure=structure,
-        image_shape=shape,
-        leaf=leaves or None,
-        dropout=rate,
-        rejection_rate=share,
-        n_epochs=epochs or "auto",
-        random_state=seed,
-        checkpoint=checkpoint,
-        n_jobs=jobs,
-        device=device,
-    )
-    # How the training was watched and kept is no part of what was learnt.
-    model.set_params(checkpoint=None, verbose=False)
-    _save(model, output)
+    save(model, output)
     if not quiet:
-        _summarise(model, table, output)
+        _summarise(model, facts, output)
 
 
-def _train(table: Any, *, quiet: bool, **settings: Any) -> CircuitClassifier:
-    from socratic.cli.console import on_terminal, waiting
+def _check_none_given(folder: Path, **options: Any) -> None:
+    for name, given in options.items():
+        if given:
+            raise UserError(f"--{name.replace('_', '-')} is for tables; {folder} is a folder of images")
 
+
+def _fit_table(
+    path: Path, target: str, options: dict[str, Any], settings: dict[str, Any], quiet: bool
+) -> tuple[CircuitClassifierBase, dict[str, str]]:
+    """A fitted classifier of a table, and what it was fitted to."""
+    from socratic.cli.console import waiting
+    from socratic.cli.training_table import read_training
+
+    options = {**options, "leaf": settings["leaf"], "drop": options["drop"] or []}
+    table = read_training(path, target, **options, quiet=quiet)
     with waiting("starting", quiet):
-        import rich
-
-        from socratic.cli.scoring import check_device
+        from socratic.cli.training import train
         from socratic.estimators import CircuitClassifier
 
-        check_device(settings["device"])
-        if settings["checkpoint"] is not None:
-            _check_checkpoint(settings["checkpoint"], quiet)
         if not quiet:
             _show_columns(table, settings["leaf"])
-    rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
-    model = CircuitClassifier(**settings, verbose=on_terminal() and not quiet)
-    with library_errors(), library_warnings():
-        return model.fit(table.features, table.labels, table.weight)
+    model = CircuitClassifier(**settings)
+    train(model, table.features, table.labels, table.weight, quiet=quiet)
+    left_out = f" ({table.n_dropped:,} without a class left out)" if table.n_dropped else ""
+    return model, {"rows": f"{len(table.labels):,}{left_out}"}
 
 
-def _save(model: CircuitClassifier, path: Path) -> None:
-    """Write the model, elsewhere if it cannot be written where it should go: hours of training must not be lost."""
-    import tempfile
+def _fit_images(
+    folder: Path, shape: tuple[int, ...] | None, settings: dict[str, Any], quiet: bool
+) -> tuple[CircuitClassifierBase, dict[str, str]]:
+    """A fitted classifier of images, and what it was fitted to."""
+    from socratic.cli.console import waiting
+    from socratic.cli.folders import read_training_images
 
-    try:
-        model.save(path)
-    except OSError as error:
-        reason = describe(error)
-    else:
-        return
-    for folder in (tempfile.gettempdir(), Path.home()):
-        spare = Path(folder) / f"{path.name}-{secrets.token_hex(4)}"
-        with suppress(OSError):
-            model.save(spare)
-            raise UserError(f"cannot write the model ({reason}); it is in {spare} instead: move it where you want it")
-    raise UserError(f"cannot write the model ({reason}), nor to {tempfile.gettempdir()}: make room and train again")
-
-
-def _check_checkpoint(path: Path, quiet: bool) -> None:
-    """Raise if there is a file that is no checkpoint: training would overwrite it."""
-    if not path.exists():
-        return
-    from socratic.circuit.storage import read_config
-    from socratic.cli.failures import complain
-    from socratic.errors import ModelFileError
-    from socratic.learning.checkpoint import FORMAT, VERSION
-
-    try:
-        done = len(read_config(path, FORMAT, VERSION)["epochs"])
-    except (ModelFileError, LookupError, TypeError):
-        raise UserError(f"{path} is there and is no checkpoint of a training; name another file for it") from None
-    if not quiet:
-        complain(f"found {path} after {done} epochs: resuming from it if data and settings are the same")
+    with waiting("reading images", quiet):
+        images, labels = read_training_images(folder, shape)
+    with waiting("starting", quiet):
+        from socratic.cli.info import describe_image
+        from socratic.cli.training import train
+        from socratic.estimators import CircuitImageClassifier
+    model = CircuitImageClassifier(**settings)
+    train(model, images, labels, quiet=quiet)
+    return model, {"images": f"{len(images):,}, {describe_image(model.image_shape_)}"}
 
 
-def _show_columns(table: Any, leaves: dict[str, str] | None) -> None:
+def _show_columns(table: TrainingTable, leaves: dict[str, str]) -> None:
     import numpy as np
 
     from socratic.cli.console import output
@@ -186,15 +181,12 @@ def _show_columns(table: Any, leaves: dict[str, str] | None) -> None:
     output().print(column_table(columns, SHOWN_COLUMNS, scaled=False))
 
 
-def _summarise(model: CircuitClassifier, table: Any, path: Path) -> None:
+def _summarise(model: CircuitClassifierBase, data: dict[str, str], path: Path) -> None:
     from socratic.cli.console import output
     from socratic.cli.info import describe_calibration, describe_training, facts
 
-    rows = f"{len(table.labels):,}"
-    if table.n_dropped:
-        rows += f" ({table.n_dropped:,} without a class left out)"
     lines = {
-        "rows": rows,
+        **data,
         "classes": f"{len(model.classes_)}",
         "epochs": describe_training(model),
         "dropout": f"{model.dropout_:g}",

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from socratic.estimators import CircuitClassifier
+    from socratic.estimators.classification import CircuitClassifierBase
 
 SHOWN_CLASSES = 20
 
@@ -24,12 +24,14 @@ def info(
     """Say what a model file holds."""
     from socratic.cli.console import output, waiting
     from socratic.cli.scoring import load_model
+    from socratic.estimators import CircuitClassifier
 
     with waiting("reading the model"):
         loaded = load_model(model, "cpu")
     console = output()
     console.print(facts(_describe(loaded, model)))
-    console.print(column_table(loaded.table_.columns, None if all_columns else 30))
+    if isinstance(loaded, CircuitClassifier):
+        console.print(column_table(loaded.table_.columns, None if all_columns else 30))
 
 
 def facts(lines: Mapping[str, str]) -> Table:
@@ -72,7 +74,13 @@ def column_table(columns: Sequence[Any], limit: int | None, scaled: bool = True)
     return table
 
 
-def describe_calibration(model: CircuitClassifier) -> str:
+def describe_image(shape: tuple[int, int, int]) -> str:
+    """Height, width and colours of images."""
+    height, width, n_channels = shape
+    return f"{height} x {width} pixels, {'grey' if n_channels == 1 else 'coloured'}"
+
+
+def describe_calibration(model: CircuitClassifierBase) -> str:
     """What rejection was calibrated on."""
     size = f"{calibration_size(model):,}"
     if not model.n_calibration_:
@@ -80,26 +88,25 @@ def describe_calibration(model: CircuitClassifier) -> str:
     return f"{size} held-out rows" + ("" if model.calibrated_ else f" (too few for a rate of {model.rejection_rate:g})")
 
 
-def describe_training(model: CircuitClassifier) -> str:
+def describe_training(model: CircuitClassifierBase) -> str:
     """How long the circuit was trained, if it was."""
     if not model.history_.epochs:
         return "none: structure and parameters are learned from the table"
     return f"{model.n_iter_} (best: {model.history_.best + 1})"
 
 
-def calibration_size(model: CircuitClassifier) -> int:
+def calibration_size(model: CircuitClassifierBase) -> int:
     """How many distinct rows the p-values compare with."""
     return len(model.detector_.calibration.scores)
 
 
-def _describe(model: CircuitClassifier, path: Path) -> dict[str, str]:
+def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
     classes = [str(label) for label in model.classes_]
     shown = ", ".join(classes[:SHOWN_CLASSES]) + (", ..." if len(classes) > SHOWN_CLASSES else "")
-    kinds = Counter(column.kind for column in model.table_.columns)
     return {
         "file": f"{path} ({path.stat().st_size / 1e6:.1f} MB)",
         "classes": f"{len(classes)}: {shown}",
-        "columns": f"{len(model.table_.columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common()),
+        **_describe_rows(model),
         "structure": _describe_structure(model),
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
@@ -110,7 +117,16 @@ def _describe(model: CircuitClassifier, path: Path) -> dict[str, str]:
     }
 
 
-def _describe_structure(model: CircuitClassifier) -> str:
+def _describe_rows(model: Any) -> dict[str, str]:
+    """What the rows are that a model was trained on."""
+    if hasattr(model, "image_shape_"):
+        return {"images": describe_image(model.image_shape_)}
+    columns = model.table_.columns
+    kinds = Counter(column.kind for column in columns)
+    return {"columns": f"{len(columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common())}
+
+
+def _describe_structure(model: CircuitClassifierBase) -> str:
     name = "random" if model.structure == "auto" else model.structure  # as older files call it
     # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
     n_nodes = getattr(model.circuit_, "n_nodes", None)

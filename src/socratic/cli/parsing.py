@@ -18,6 +18,7 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
 STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
+IMAGE_STRUCTURES = ("spatial", "random")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 
 
@@ -40,12 +41,12 @@ def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
     return leaves
 
 
-def parse_structure(value: str, **training: Any) -> str:
+def parse_structure(value: str, structures: Sequence[str], **training: Any) -> str:
     """The name of a structure; raises if it is learned and one of the options ``training`` was given all the same."""
-    if value not in STRUCTURES:
-        guess = close_names(value, STRUCTURES)
+    if value not in structures:
+        guess = close_names(value, structures)
         hint = f"; did you mean {guess[0]!r}?" if guess else ""
-        raise UserError(f"--structure must be one of {', '.join(STRUCTURES)}; got {value!r}{hint}")
+        raise UserError(f"--structure must be one of {', '.join(structures)}; got {value!r}{hint}")
     for option, given in training.items():
         if value in LEARNED_STRUCTURES and given is not None:
             raise UserError(f"--{option} is for circuits that are trained; --structure {value} learns in one go")

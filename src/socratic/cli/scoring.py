@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from socratic.cli.failures import UserError, complain, no_such_column
 
 if TYPE_CHECKING:
-    from socratic.estimators import CircuitClassifier
+    from socratic.estimators.classification import CircuitClassifierBase
     from socratic.scoring import Scorer
     from socratic.tables.reading import Source
 
 
-def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifier:
+def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifierBase:
     """Read a model file."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a model file written by socratic fit")
     if not path.exists():
         raise UserError(f"there is no model file {path}; check the name, or write one with socratic fit")
     from socratic.errors import ModelFileError
-    from socratic.estimators import CircuitClassifier
     from socratic.estimators.building import choose_device
+    from socratic.estimators.classification import CircuitClassifierBase
     from socratic.loading import load
 
     check_device(device)
@@ -33,16 +33,21 @@ def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> Cir
         model = load(path, device=choose_device(device))
     except ModelFileError as error:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
-    if not isinstance(model, CircuitClassifier):
+    if not isinstance(model, CircuitClassifierBase):
         raise UserError(f"{path} holds a {type(model).__name__}; name a classifier, as socratic fit writes it")
     return model
 
 
-def load_scorer(path: Path, device: str = "auto", jobs: int | None = None) -> Scorer:
-    """Read a model file, to apply the model to tables."""
-    from socratic.scoring import Scorer
+def load_scorer(path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False) -> Scorer:
+    """Read a model file, to apply the model to tables or images; ``resize`` is for images alone."""
+    from socratic.scoring import ImageScorer, scorer_of
 
-    return Scorer(load_model(path, device, jobs))
+    scorer = scorer_of(load_model(path, device, jobs))
+    if isinstance(scorer, ImageScorer):
+        scorer.resize = resize
+    elif resize:
+        raise UserError(f"--resize is for images; {path} classifies the rows of tables")
+    return scorer
 
 
 def check_device(device: str) -> None:
@@ -56,9 +61,18 @@ def check_device(device: str) -> None:
 
 
 def check_columns(scorer: Scorer, source: Source) -> None:
-    """Raise unless a table has every column that the model was trained on."""
+    """Raise unless there is every column that the model was trained on."""
+    from socratic.cli.folders import PATH, FolderSource
+
+    if isinstance(source, FolderSource) and scorer.names != [PATH]:
+        raise UserError(f"{source.path} is a folder of images, and the model was trained on a table; name a table")
     present, expected = set(source.names), set(scorer.names)
     missing = [name for name in scorer.names if name not in present]
+    if missing == [PATH] == scorer.names:
+        raise UserError(
+            f"the model was trained on images, and {source.path} is a table without a column {PATH!r}; name a folder "
+            "of images, or a table of their paths"
+        )
     if missing:
         others = [name for name in source.names if name not in expected]
         raise no_such_column(source.path, missing, others or source.names)

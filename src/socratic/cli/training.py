@@ -1,170 +1,64 @@
-"""Tables for training: features, classes and weights from a file."""
+"""Training in a command: watched, resumable, and never lost once it is done."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from socratic.cli.console import on_terminal
+from socratic.cli.failures import UserError, complain, describe, library_errors, library_warnings
 
-from socratic.cli.console import waiting, watched
-from socratic.cli.failures import UserError, no_such_column
-from socratic.tables.batches import Kind, import_pyarrow, numbers, texts
-from socratic.tables.cells import BOOLEANS
-from socratic.tables.raw import Coded
-from socratic.tables.reading import Chunk, Source, open_source
-
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+if TYPE_CHECKING:
+    from socratic.estimators.classification import CircuitClassifierBase
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingTable:
-    """What to train on.
+def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
+    """Fit a classifier, from its checkpoint if there is one."""
+    import rich
 
-    Attributes
-    ----------
-    features : pyarrow.Table (N, V)
-    labels : ndarray (N,)
-        Whole numbers if all of them are, otherwise text.
-    weight : ndarray (N,) or None
-    n_dropped : int
-        Rows left out because they have no class.
-    """
+    from socratic.cli.scoring import check_device
 
-    features: Any
-    labels: np.ndarray
-    weight: np.ndarray | None
-    n_dropped: int
+    check_device(model.device)
+    if model.checkpoint is not None:
+        _check_checkpoint(Path(model.checkpoint), quiet)
+    rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
+    model.set_params(verbose=on_terminal() and not quiet)
+    with library_errors(), library_warnings():
+        model.fit(*data)
+    # How the training was watched and kept is no part of what was learnt.
+    model.set_params(checkpoint=None, verbose=False)
 
 
-def read_training(
-    path: Path,
-    target: str,
-    *,
-    leaves: Mapping[str, str],
-    drop: Sequence[str] = (),
-    weight: str | None = None,
-    drop_missing_target: bool = False,
-    quiet: bool = False,
-) -> TrainingTable:
-    """Read a table to train on, with the kind of each column decided by all of its rows."""
-    from socratic.families import FAMILIES
-
-    pa = import_pyarrow()
-    source = open_source(path)
-    features = _features(source, target, leaves, drop, weight)
-    with waiting("looking at the columns", quiet):
-        asked: dict[str, Kind] = {
-            name: "text" if FAMILIES[family].unordered else "number" for name, family in leaves.items()
-        }
-        kinds = {**source.kinds([name for name in features if name not in asked]), **asked}
-    parts: dict[str, list[Any]] = {name: [] for name in features}
-    labels: list[Coded] = []
-    weights: list[np.ndarray] = []
-    for chunk in watched(source, "reading", quiet):
-        for name in features:
-            array = chunk.batch.column(name)
-            parts[name].append(numbers(array, name, chunk.start) if kinds[name] == "number" else texts(array))
-        labels.append(texts(chunk.batch.column(target)))
-        if weight is not None:
-            weights.append(_checked_weights(chunk, weight))
-    classes, kept = class_texts(Coded.joined(labels), path, target, drop_missing_target)
-    columns = {name: _joined(parts.pop(name), kinds[name], kept) for name in features}
-    return TrainingTable(
-        pa.table(columns),
-        _labels(classes, path, target),
-        np.concatenate(weights)[kept] if weights else None,
-        int((~kept).sum()),
-    )
-
-
-def class_texts(labels: Coded, path: Path, target: str, drop_missing: bool) -> tuple[Coded, np.ndarray]:
-    """The classes of the rows that have one, and which rows these are; raises if some have none."""
-    kept = labels.codes >= 0
-    n_missing = int((~kept).sum())
-    if n_missing == len(kept):
-        raise UserError(f"{path}: the target {target!r} is missing in every row")
-    if n_missing and not drop_missing:
-        raise UserError(
-            f"{path}: the target {target!r} is missing in {n_missing} row{'s' if n_missing > 1 else ''}, first in row "
-            f"{int(kept.argmin()) + 1}; fill them in, or leave them out with --drop-missing-target"
-        )
-    return labels.take(kept), kept
-
-
-def _features(
-    source: Source, target: str, leaves: Mapping[str, str], drop: Sequence[str], weight: str | None
-) -> list[str]:
-    named = [target, *([weight] if weight is not None else []), *leaves, *drop]
-    missing = [name for name in dict.fromkeys(named) if name not in source.names]
-    if missing:
-        raise no_such_column(source.path, missing, source.names)
-    apart = {target, weight, *drop}
-    for name in leaves:
-        if name in apart:
-            raise UserError(f"--leaf {name}: the column is not a feature (it is the target, the weight, or dropped)")
-    if target in drop or target == weight:
-        raise UserError(f"the target {target!r} cannot be dropped or be the weight as well")
-    # Parquet files of pandas keep its row index as a column.
-    features = [name for name in source.names if name not in apart and not re.fullmatch(r"__index_level_\d+__", name)]
-    if not features:
-        raise UserError(f"{source.path} has no column left to learn from; it needs one besides the target")
-    if "" in features:
-        place = source.names.index("") + 1
-        raise UserError(f"{source.path}: column {place} has no name; name it, or leave it out with --drop ''")
-    return features
-
-
-def _checked_weights(chunk: Chunk, name: str) -> np.ndarray:
-    weights = numbers(chunk.batch.column(name), name, chunk.start)
-    wrong = ~(weights >= 0)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        found = "nothing" if np.isnan(weights[row]) else f"{weights[row]:g}"
-        raise UserError(
-            f"row {chunk.start + row + 1}, column {name!r}: a weight must be a number of at least 0; got {found}"
-        )
-    return weights
-
-
-def _joined(parts: Sequence[Any], kind: Kind, kept: np.ndarray) -> Any:
-    """A column of all chunks as an Arrow array of its type."""
-    pa = import_pyarrow()
-    if kind == "number":
-        return pa.array(np.concatenate(parts)[kept], from_pandas=True)
-    coded = Coded.joined(parts).take(kept)
-    codes = pa.array(coded.codes, mask=coded.codes < 0)
-    if kind == "boolean":
-        return pa.array([BOOLEANS[text.lower()] for text in coded.values], pa.bool_()).take(codes)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(coded.values, pa.string()))
-
-
-def _labels(classes: Coded, path: Path, target: str) -> np.ndarray:
-    """Labels as whole numbers if all of them are, otherwise as text, after checks that they are classes."""
-    distinct, n_rows = classes.values, len(classes)
-    if len(distinct) == 1:
-        raise UserError(f"{path}: the target {target!r} holds one class only ({distinct[0]!r}); a classifier needs two")
-    if len(distinct) == n_rows and n_rows > 2:
-        raise UserError(
-            f"{path}: the target {target!r} has another value in each of its {n_rows} rows; classes must repeat"
-        )
-    if all(_WHOLE.fullmatch(text) for text in distinct):
-        return np.array(distinct).astype(np.int64)[classes.codes]
-    if all(_is_number(text) for text in distinct):
-        example = next(text for text in sorted(distinct) if not _WHOLE.fullmatch(text))
-        raise UserError(
-            f"{path}: the target {target!r} holds numbers such as {example}, which are no classes; "
-            "socratic predicts classes, so group them first"
-        )
-    return np.array(distinct)[classes.codes]
-
-
-def _is_number(text: str) -> bool:
+def save(model: CircuitClassifierBase, path: Path) -> None:
+    """Write a model, elsewhere if it cannot be written where it should go: hours of training must not be lost."""
     try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        model.save(path)
+    except OSError as error:
+        reason = describe(error)
+    else:
+        return
+    for folder in (tempfile.gettempdir(), Path.home()):
+        spare = Path(folder) / f"{path.name}-{secrets.token_hex(4)}"
+        with suppress(OSError):
+            model.save(spare)
+            raise UserError(f"cannot write the model ({reason}); it is in {spare} instead: move it where you want it")
+    raise UserError(f"cannot write the model ({reason}), nor to {tempfile.gettempdir()}: make room and train again")
+
+
+def _check_checkpoint(path: Path, quiet: bool) -> None:
+    """Raise if there is a file that is no checkpoint: training would overwrite it."""
+    if not path.exists():
+        return
+    from socratic.circuit.storage import read_config
+    from socratic.errors import ModelFileError
+    from socratic.learning.checkpoint import FORMAT, VERSION
+
+    try:
+        done = len(read_config(path, FORMAT, VERSION)["epochs"])
+    except (ModelFileError, LookupError, TypeError):
+        raise UserError(f"{path} is there and is no checkpoint of a training; name another file for it") from None
+    if not quiet:
+        complain(f"found {path} after {done} epochs: resuming from it if data and settings are the same")

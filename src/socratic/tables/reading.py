@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
 
 class Source(ABC):
-    """A table in a file.
+    """Where rows come from.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Source(ABC):
     names : list of str
         The columns.
     size : int
-        Length of the file, in bytes or rows.
+        How much there is to read, in bytes or rows.
     """
 
     path: Path
@@ -53,6 +53,10 @@ class Source(ABC):
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
         """The rows from the first to the last, some at a time; at least one."""
+
+
+class TableSource(Source):
+    """A table in a file."""
 
     @abstractmethod
     def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
@@ -74,7 +78,7 @@ def suffix_of(path: Path) -> str:
     )
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path) -> TableSource:
     """Open a table for reading."""
     if path.is_dir():
         raise DataFileError(f"{path} is a folder; name a file")
@@ -88,7 +92,7 @@ def open_source(path: Path) -> Source:
     return ParquetSource(path) if suffix == ".parquet" else CsvSource(path)
 
 
-class CsvSource(Source):
+class CsvSource(TableSource):
     """A CSV file: UTF-8, commas, one header line; compressed if its name ends in .gz."""
 
     def __init__(self, path: Path) -> None:
@@ -222,7 +226,7 @@ class _QuotesWatched(io.RawIOBase):
         return content
 
 
-class ParquetSource(Source):
+class ParquetSource(TableSource):
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
