@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from socratic_experiments.app import _changes, _options, main
 from socratic_experiments.records import read_records
+from tests.programs import Run, runner
 
 SMALL = ["--images", "25", "--models", "circuit", "MLP", "--set", "circuit.n_epochs=2", "circuit.n_sums=4"]
 
@@ -24,28 +23,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
-
-
 @pytest.fixture
 def experiment(capsys: pytest.CaptureFixture[str]) -> Run:
-    """The program within this process: its exit code and what it printed."""
-
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
-
-    return call
+    return runner(main, capsys)
 
 
 @pytest.mark.parametrize("kind", ["ood", "sweep", "closeness", "rotation", "corruption"])

@@ -7,29 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import programs
+
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
 
+Outcome = programs.Outcome
+Run = programs.Run
 HEADER = ["age", "income", "colour", "member", "outcome"]
 FIT = ["--target", "outcome", "--epochs", "2", "--jobs", "1"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
 
 
 def table(n_rows: int, seed: int) -> list[list[str]]:
@@ -92,14 +85,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """The program within this process: its exit code and what it printed."""
     from socratic.cli.app import main
 
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
-
-    return call
+    return programs.runner(main, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.settings import Rows
+from socratic.memory import table_rows
 from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
@@ -29,8 +30,6 @@ from socratic.uncertainty.scores import Scores, score_rows
 
 _MOST_JUDGED = 1000
 """Held-out rows that decide on the rate of dropout, at most."""
-_BATCH = 4096
-"""Rows that are read and asked at once in ``fit``."""
 
 
 class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
@@ -169,7 +168,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _read_in_batches(self, x: Tensor) -> Iterator[Tensor]:
-        for part in x.split(_BATCH):
+        for part in x.split(table_rows(x.shape[1])):
             yield self._read(part)
 
     def _doubt(self, x: Tensor, log_joint: Tensor) -> Uncertainty:

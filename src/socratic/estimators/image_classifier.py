@@ -26,13 +26,12 @@ from socratic.estimators.preparation import Parts, split_rows
 from socratic.images import PixelEncoder
 from socratic.images.checks import check_images
 from socratic.learning.settings import Rows
+from socratic.memory import table_rows
 from socratic.tables.inputs import check_labels
 from socratic.uncertainty.synthetic import synthetic_shifts
 
 _MOST_CALIBRATION = 4000
 """Images that are held out by default, at most."""
-_BATCH = 4096
-"""Images that are encoded and asked at once."""
 
 
 class CircuitImageClassifier(CircuitClassifierBase):
@@ -213,8 +212,9 @@ class CircuitImageClassifier(CircuitClassifierBase):
 
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
         images = check_images(X)
-        for start in range(0, len(images), _BATCH):
-            yield self._read(self.encoder_.bytes_of(images[start : start + _BATCH]))
+        step = table_rows(math.prod(self.image_shape_))
+        for start in range(0, len(images), step):
+            yield self._read(self.encoder_.bytes_of(images[start : start + step]))
 
     def _log_volume(self, x: Tensor) -> float:  # noqa: ARG002
         return self.encoder_.log_scale

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from socratic.errors import check_count
 
-_SAMPLE = 20000
+_SAMPLE, _VALUES = 20000, 2**27
+"""Images, and values in them, that decide on the normalisation: about as many of the first, at most of the second."""
 _FLAT = 1e-3  # in grey levels: a band that never varies is not blown up
 
 
@@ -51,7 +52,7 @@ class PixelEncoder:
             )
         empty = torch.empty(0)
         encoder = cls(levels, (height, width, channels), empty, empty)
-        step = max(1, len(images) // _SAMPLE)
+        step = max(1, len(images) // _SAMPLE, -(-images.size // _VALUES))
         coefficients = encoder._coefficients(_channels_first(images[::step], torch.device("cpu")))
         blocks = coefficients.view(len(coefficients), channels, height // block, block, width // block, block)
         mean, scale = blocks.double().mean((0, 2, 4)), blocks.double().std((0, 2, 4))
