@@ -265,3 +265,18 @@ def test_chunks_count_the_statistics_of_categories() -> None:
     few = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(2))
     many = socratic.rat_spn(8, 2, depth=2, n_sums=2, n_leaves=2, leaf=Categorical(200))
     assert engine_of(many).entries_per_row > 10 * engine_of(few).entries_per_row
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_edges_of_weight_zero_leave_what_is_far_below_the_best(dtype: torch.dtype) -> None:
+    """The only product a root keeps is thousands of nats below the best of its region, which has the weight 0."""
+    circuit = socratic.rat_spn(2, 1, n_sums=2, n_leaves=2, depth=1, n_repetitions=1).to(dtype)
+    with torch.no_grad():
+        group = circuit.leaves.leaf_groups()[0]
+        group.values["mean"].copy_(torch.tensor([[0.0, 20.0], [0.0, 20.0]]))
+        group.values["raw_variance"].fill_(-20.0)
+        circuit.root_branches()[0].logits.copy_(torch.tensor([-torch.inf, -torch.inf, -torch.inf, 0.0]))
+    row = [[0.0, 0.0]]
+    expected = circuit.to_graph().log_likelihood(row).item()
+    assert expected < -3000
+    assert circuit.log_likelihood(row).item() == pytest.approx(expected, rel=1e-6)

@@ -30,6 +30,10 @@ class Weights(NamedTuple):
     layers: list[Tensor]
     roots: list[Tensor]
 
+    def smallest(self) -> Tensor:
+        """The smallest of all weights: (); one question to a GPU, not one a layer."""
+        return torch.stack([values.detach().amin() for values in [*self.layers, *self.roots]]).amin()
+
 
 class Circuit(CircuitModule):
     """A smooth and decomposable circuit with one root per class.
@@ -100,12 +104,12 @@ class Circuit(CircuitModule):
     def weights(self, dtype: torch.dtype | None = None) -> Weights:
         """The normalised weights of all sums, in the circuit's type or in ``dtype``.
 
-        A positive weight that the type does not hold, in float32 one below 1e-38, counts as 0, and a RuntimeWarning
-        says where.
+        A positive weight that the type does not hold, in float32 one below 1e-38, becomes 0, and a RuntimeWarning says
+        where. Likelihoods are computed in float64 then; all other queries take it as 0.
         """
         layers, branches = self.inner_layers(), self.root_branches()
         weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
-        if not is_recording(weights.roots[0]) and _any_subnormal([*weights.layers, *weights.roots]):
+        if not is_recording(weights.roots[0]) and weights.smallest() < torch.finfo(weights.roots[0].dtype).tiny:
             _warn_of_lost_weights("layers", layers, weights.layers)
             _warn_of_lost_weights("roots", branches, weights.roots)
         return weights
@@ -157,18 +161,14 @@ class Circuit(CircuitModule):
         )
 
 
-def _any_subnormal(weights: list[Tensor]) -> bool:
-    """Whether any weight is below what its type holds; asks a GPU for one answer, not for one a layer."""
-    smallest = torch.stack([values.detach().amin() for values in weights]).amin()
-    return bool(smallest < torch.finfo(smallest.dtype).tiny)
-
-
 def _warn_of_lost_weights(name: str, layers: list[SumProductLayer], weights: list[Tensor]) -> None:
     for number, (layer, values) in enumerate(zip(layers, weights, strict=True)):
         smallest = torch.finfo(values.dtype).tiny
         lost = (values < smallest) & (layer.logits > -torch.inf)  # a logit of minus infinity is meant to be no edge
         if lost.any():
-            remedy = "" if values.dtype == torch.float64 else "; circuit.double() keeps them down to 1e-308"
+            remedy = (
+                "" if values.dtype == torch.float64 else " in all queries but likelihoods; circuit.double() keeps them"
+            )
             warnings.warn(
                 f"{int(lost.sum())} weights in {name}[{number}] are below {smallest:.1e}, the smallest that "
                 f"{values.dtype} holds, and count as 0{remedy}",

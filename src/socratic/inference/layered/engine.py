@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
-from socratic.inference.layered.algebra import LogAlgebra
+from socratic.inference.layered.algebra import LogAlgebra, Step
 from socratic.inference.layered.descent import LayeredEvaluation
 from socratic.inference.layered.log_moments import LayeredLogMoments
 from socratic.inference.layered.moments import LayeredMoments
@@ -20,6 +20,8 @@ from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
+from socratic.numerics import scale_dtype
+from socratic.tracing import is_recording
 
 
 class LayeredEngine(Engine):
@@ -41,8 +43,22 @@ class LayeredEngine(Engine):
 
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C)."""
-        leaves = LogValues.rescale(self.circuit.leaves.log_density(rows))
-        return walk(self.circuit, leaves, self.weights, LogAlgebra()).of_classes(dtype)
+        weights, step = self._plain
+        density = self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype)
+        return walk(self.circuit, LogValues.rescale(density), weights, LogAlgebra(step)).of_classes(dtype)
+
+    @cached_property
+    def _plain(self) -> tuple[Weights, Step]:
+        """Weights and the step for likelihoods.
+
+        A sum with a weight that is 0, or nearly, can live on products far below its region's best. Such circuits, which
+        other libraries bring, are evaluated with more digits and a second look at sums that underflow.
+        """
+        like = self.weights.roots[0]
+        smallest = torch.finfo(like.dtype).tiny / torch.finfo(like.dtype).eps
+        if is_recording(like) or self.weights.smallest() >= smallest:
+            return self.weights, log_sums
+        return self.circuit.weights(scale_dtype(like)), log_sums_with_zeros
 
     def training_log_likelihood(
         self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
