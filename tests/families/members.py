@@ -5,9 +5,29 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from socratic.families import FAMILIES, Distribution, Family, Parameters
+from socratic.families import (
+    FAMILIES,
+    Binomial,
+    Categorical,
+    Distribution,
+    Family,
+    Gaussian,
+    Histogram,
+    Parameters,
+    StudentT,
+)
 
 NAMES = sorted(FAMILIES)
+VARIANTS: list[Family] = [
+    *(FAMILIES[name]() for name in NAMES),
+    Gaussian(min_variance=0.01, max_variance=2.0),
+    Gaussian(min_variance=0.0, max_variance=None),
+    Categorical(4),
+    Binomial(9),
+    StudentT(degrees=30.0, min_scale=0.0),
+    Histogram(3, low=-2.0, high=5.0),
+]
+"""Every family with its default settings, and some with others."""
 SOME = tuple(np.linspace(0.02, 0.98, 25))
 
 

@@ -11,16 +11,17 @@ import torch
 from scipy.integrate import quad
 
 from socratic.circuit.leaves import LeafLayer
-from socratic.families import FAMILIES, Distribution, ExponentialFamily, Family, as_family, family_from_dict
-from tests.families.members import NAMES, SOME, draw, is_discrete, quantiles, random_members, random_parameters
+from socratic.families import Distribution, ExponentialFamily, Family, as_family, family_from_dict
+from tests.families.members import SOME, VARIANTS, draw, is_discrete, quantiles, random_members, random_parameters
 
 N_LEAVES = 4
 FAR = (1e-6, 1e-4, 0.01, 0.99, 1 - 1e-4, 1 - 1e-6)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=VARIANTS, ids=str)
 def family(request: pytest.FixtureRequest) -> Family:
-    return FAMILIES[request.param]()
+    found: Family = request.param
+    return found
 
 
 def expectation(distribution: Distribution, power: int, around: float) -> float:
@@ -35,6 +36,7 @@ def expectation(distribution: Distribution, power: int, around: float) -> float:
         last = int(quantiles(family, parameters, (1 - 1e-12,)).item()) + 50
         return math.fsum(term(float(value)) for value in range(last + 1))
     edges = np.unique(quantiles(family, parameters, (*FAR, *SOME)).numpy())
+    edges = np.unique(np.linspace(edges[:-1], edges[1:], 10))  # short pieces: a jump near an end may be missed
     pieces = zip([-math.inf, *edges], [*edges, math.inf], strict=True)
     return math.fsum(quad(term, *piece, limit=200)[0] for piece in pieces)
 
@@ -43,10 +45,10 @@ def test_single_densities_are_normalised_with_these_moments(family: Family) -> N
     parameters = random_parameters(family, N_LEAVES)
     means, variances = family.mean(parameters), family.variance(parameters)
     for index, distribution in enumerate(family.distributions(parameters)):
-        assert expectation(distribution, 0, 0.0) == pytest.approx(1.0, abs=1e-5)
+        assert expectation(distribution, 0, 0.0) == pytest.approx(1.0, abs=1e-4)
         mean = expectation(distribution, 1, 0.0)
-        assert means[index].item() == pytest.approx(mean, rel=1e-5, abs=1e-6)
-        assert variances[index].item() == pytest.approx(expectation(distribution, 2, mean), rel=2e-4)
+        assert means[index].item() == pytest.approx(mean, rel=1e-4, abs=1e-4)
+        assert variances[index].item() == pytest.approx(expectation(distribution, 2, mean), rel=1e-3)
 
 
 def test_no_value_is_more_probable_than_the_mode(family: Family) -> None:
@@ -177,7 +179,8 @@ def test_parts_of_columns_are_kept_from_overfitting(family: Family) -> None:
 
 def test_families_and_members_are_plain_data(family: Family) -> None:
     assert family_from_dict(json.loads(json.dumps(family.to_dict()))) == family
-    assert as_family(family.name) == family
+    assert type(as_family(family.name)) is type(family)
+    assert as_family(family.to_dict()) == family
     for member in random_members(family, N_LEAVES):
         again = type(member.family).of(**json.loads(json.dumps(dict(member.parameters))))
         assert again == member
