@@ -81,17 +81,15 @@ class Scorer(ABC):
         )
         return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ANSWER_COLUMNS))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
+        """What a copy is made with, beside the model."""
+        return {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
             self.model.save(path)
-            return {"model": path.read_bytes(), "device": str(self.model.circuit_.device)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            path.write_bytes(state["model"])
-            self.__init__(load(path, device=state["device"]))  # type: ignore[misc]
+            return _restored, (type(self), path.read_bytes(), str(self.model.circuit_.device), self._settings())
 
 
 class TableScorer(Scorer):
@@ -145,12 +143,8 @@ class ImageScorer(Scorer):
         )
         return self.model.answer(images)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "resize": self.resize}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.resize = state["resize"]
+    def _settings(self) -> dict[str, Any]:
+        return {"resize": self.resize}
 
 
 def scorer_of(model: CircuitClassifierBase) -> Scorer:
@@ -160,3 +154,11 @@ def scorer_of(model: CircuitClassifierBase) -> Scorer:
     if isinstance(model, CircuitClassifier):
         return TableScorer(model)
     raise ValueError(f"model must be a classifier of tables or images; got {type(model).__name__}")
+
+
+def _restored(kind: type[Scorer], content: bytes, device: str, settings: dict[str, Any]) -> Scorer:
+    """A scorer of the model in the content of a model file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        path.write_bytes(content)
+        return kind(load(path, device=device), **settings)

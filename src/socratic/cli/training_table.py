@@ -51,12 +51,12 @@ def read_training(
     quiet: bool = False,
 ) -> TrainingTable:
     """Read a table to train on, with the kind of each column decided by all of its rows."""
-    from socratic.families import FAMILIES
-
     pa = import_pyarrow()
     source = open_source(path)
     features = _features(source, target, leaf, drop, weight)
     with waiting("looking at the columns", quiet):
+        from socratic.families import FAMILIES  # takes a while: after what can be wrong with the file
+
         asked: dict[str, Kind] = {
             name: "text" if FAMILIES[family].unordered else "number" for name, family in leaf.items()
         }

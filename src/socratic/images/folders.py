@@ -137,7 +137,7 @@ def read_images(
 
 
 def _pillow() -> Any:
-    return import_extra("PIL.Image", "plots", "reading images")
+    return import_extra("PIL.Image", "images", "reading images")
 
 
 def _split_folder(path: Path, split: str | None) -> Path:
