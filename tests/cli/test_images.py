@@ -182,7 +182,7 @@ def test_mistakes_are_one_line(
 
 @pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bytes(images: Path, tmp_path: Path) -> None:
-    command = ["fit", images / "train", "--epochs", 200, "--jobs", 1, "--checkpoint", tmp_path / "state"]
+    command = ["fit", images / "train", "--epochs", 30, "--jobs", 1, "--checkpoint", tmp_path / "state"]
     assert finished(launch(*command, "-o", tmp_path / "whole")).code == 0
     process = launch(*command, "-o", tmp_path / "model")
     while not (tmp_path / "state").exists() and process.poll() is None:
