@@ -11,7 +11,7 @@ import pytest
 
 from socratic import load
 from socratic.scoring import ANSWER_COLUMNS
-from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
+from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, read_csv, table, write_csv
 
 
 def library_says(folder: Path) -> tuple[Any, Any, Any]:
@@ -146,3 +146,12 @@ def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:
         assert (done.code, done.err) == (0, "")
     found = [[row[5:] for row in read_csv(tmp_path / f"{name}.csv")[1]] for name in ("lower", "upper", "capitalize")]
     assert found[0] == found[1] == found[2]
+
+
+def test_verdicts_that_promise_nothing_are_said_to(run: Run, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "few.csv", table(30, 0))
+    assert run("fit", data, *FIT, "-o", tmp_path / "m", "-q").code == 0
+    line = assert_one_line(run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv", "-q"), code=0)
+    assert "too few rows were held out when the model was trained" in line
+    done = run("evaluate", tmp_path / "m", data, "--target", "outcome")
+    assert "verdicts may not keep its rejection rate of 0.05" in assert_one_line(done, code=0)

@@ -81,7 +81,7 @@ def evaluate(
 
         prepare(plots)
     from socratic.cli.console import output, waiting
-    from socratic.cli.scoring import check_columns, load_scorer, warn_of_unknown
+    from socratic.cli.scoring import check_columns, load_scorer, warn
 
     with waiting("reading the model"):
         scorer = load_scorer(model, device, jobs, resize=resize)
@@ -89,7 +89,7 @@ def evaluate(
         check_columns(scorer, table)
     known = collect(scorer, source, target, drop_missing_target)
     unknown = None if other is None else collect(scorer, other, None, False)
-    warn_of_unknown(scorer)
+    warn(scorer)
     console = output()
     console.print(_measures(known, scorer.model.rejection_rate))
     if unknown is not None:

@@ -45,7 +45,7 @@ def predict(
     check_writable(output, data, model)
     source = open_rows(data)
     from socratic.cli.console import waiting, watched
-    from socratic.cli.scoring import check_columns, load_scorer, warn_of_unknown
+    from socratic.cli.scoring import check_columns, load_scorer, warn
     from socratic.scoring import ANSWER_COLUMNS
     from socratic.tables.writing import open_sink
 
@@ -64,6 +64,6 @@ def predict(
             added = scorer.to_batch(answer)
             sink.write(chunk.batch, added.rename_columns([prefix + name for name in ANSWER_COLUMNS]))
             n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.refused(answer).sum())
-    warn_of_unknown(scorer)
+    warn(scorer)
     if not quiet:
         print(f"{n_rows:,} rows, {n_refused:,} unfamiliar ({n_refused / n_rows:.1%}), written to {output}")

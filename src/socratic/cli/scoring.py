@@ -78,9 +78,14 @@ def check_columns(scorer: Scorer, source: Source) -> None:
         raise no_such_column(source.path, missing, others or source.names)
 
 
-def warn_of_unknown(scorer: Scorer) -> None:
-    """Say, once, how many values were not seen in training."""
+def warn(scorer: Scorer) -> None:
+    """Say, once, how many values were not seen in training, and whether verdicts keep what they promise."""
     if scorer.unknown:
         from socratic.tables.inputs import describe_unknown
 
         complain(f"warning: {describe_unknown(scorer.unknown)}")
+    if not scorer.model.calibrated_:
+        complain(
+            "warning: too few rows were held out when the model was trained (see socratic info): verdicts may not keep "
+            f"its rejection rate of {scorer.model.rejection_rate:g}"
+        )
