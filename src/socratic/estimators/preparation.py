@@ -68,8 +68,8 @@ def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) ->
 class Prepared:
     """Rows of a table, encoded but not yet standardised, in an order that depends on their content alone.
 
-    A row given twice is two rows, which may be held out one by one: they are two draws from the population. A row of
-    weight 2 is one draw, and stays one until it is trained on.
+    Each is one draw from the population: what came with one weight, or is a copy, is held out as a whole, and becomes
+    several rows only to be trained on. Equal rows that are no copies are draws of their own: see :func:`draws`.
 
     Attributes
     ----------
@@ -113,11 +113,43 @@ class Prepared:
 
 def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping[str, LeafName] | None) -> Prepared:
     """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
-    columns = fit_table(raw, weight > 0, leaf)
-    codes = columns.encode(raw).codes
-    kept = np.flatnonzero(weight > 0)
-    kept = kept[np.argsort(_digests(codes[kept], labels[kept], weight[kept]), kind="stable")]
-    return Prepared(columns, codes[kept], labels[kept], weight[kept])
+    used = weight > 0
+    columns = fit_table(raw, used, leaf)
+    codes, labels = columns.encode(raw).codes[used], labels[used]
+    real = np.array([column.family.real for column in columns.columns])
+    kept, weight = draws(codes, labels, weight[used], real)
+    return Prepared(columns, codes[kept], labels[kept], weight)
+
+
+def draws(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, real: np.ndarray) -> Canonical:
+    """One row for each draw from the population, in the order of a digest of their content.
+
+    Equal rows may be draws of their own: a table of few categories repeats itself. They are copies where a
+    measurement says so: a column of fractions that hardly ever repeats in rows that differ. Copies are merged. On both
+    sides of a split they would make rows that were held out look like those that were trained on.
+
+    Parameters
+    ----------
+    codes : ndarray (N, V)
+    labels : ndarray (N,)
+    weight : ndarray (N,)
+    real : ndarray (V,) of bool
+        Which columns hold real numbers.
+    """
+    digests = _digests(codes, labels)
+    order = np.lexsort((weight, digests))
+    distinct = np.append(True, digests[order][1:] != digests[order][:-1])  # the first of equal rows
+    if not distinct.all():
+        measured = [place for place in np.flatnonzero(real) if _hardly_repeats(codes[order[distinct], place])]
+        distinct |= np.isnan(codes[order][:, measured]).all(1)  # without a measurement nothing says that it is a copy
+    total = np.bincount(np.cumsum(distinct) - 1, weights=weight[order])
+    return Canonical(order[distinct], total)
+
+
+def _hardly_repeats(values: np.ndarray) -> bool:
+    """Whether values (N,) of rows that differ are fractions, and mostly different."""
+    seen = values[~np.isnan(values)]
+    return bool((seen != np.round(seen)).any() and len(np.unique(seen)) > 0.5 * len(seen))
 
 
 def split_rows(
