@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class LayeredEngine(Engine):
     def __init__(self, circuit: Circuit) -> None:
         self.circuit: Circuit = circuit
         self.weights = circuit.weights()
+        self._plain: tuple[Weights, Step] | None = None  # found when asked for: most queries have no need of it
         leaves = circuit.leaves
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
         self.entries_per_row = values_per_row(circuit)
@@ -43,12 +44,13 @@ class LayeredEngine(Engine):
 
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C)."""
+        if self._plain is None:
+            self._plain = self._weights_and_step()
         weights, step = self._plain
         density = self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype)
         return walk(self.circuit, LogValues.rescale(density), weights, LogAlgebra(step)).of_classes(dtype)
 
-    @cached_property
-    def _plain(self) -> tuple[Weights, Step]:
+    def _weights_and_step(self) -> tuple[Weights, Step]:
         """Weights and the step for likelihoods.
 
         A sum with a weight that is 0, or nearly, can live on products far below its region's best. Such circuits, which
