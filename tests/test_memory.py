@@ -69,11 +69,14 @@ def test_pieces_of_terms_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:
-    """Numbers of bytes and entries, powers of two from 2**17 on, are in one module; the columns of a graph are few."""
+    """Numbers of bytes and entries, powers of two from 2**17 on, are in one module.
+
+    Two others are limits: the columns of a graph, and the values that decide how pixels are normalised.
+    """
     folder = Path(socratic.__file__).parent
     found = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")
         if re.search(r"\b2 ?\*\* ?(1[7-9]|2\d|30|33)\b", path.read_text())
     }
-    assert found == {"memory.py", "circuit/validity.py"}
+    assert found == {"memory.py", "circuit/validity.py", "images/pixels.py"}
