@@ -178,23 +178,27 @@ class Workbench:
     def _train(self, task: Task, path: Path) -> tuple[Model, dict[str, Any]]:
         self.folder.mkdir(parents=True, exist_ok=True)
         recipe = task.recipe
+        checkpoint = path.with_suffix(".checkpoint")
+        interrupted = checkpoint.exists()
         with self.watch.stage(f"{task.model}, seed {task.seed}: training", getattr(recipe, "n_members", 1)):
-            model, seconds = self._fit(recipe, task.seed, path.with_suffix(".checkpoint"))
+            model, seconds = self._fit(recipe, task.seed, checkpoint)
         facts: dict[str, Any] = {
             "method": "training",
             "accuracy": self._accuracy(model, self.whole_test),
             "train_accuracy": self._accuracy(model, self.train.take(slice(0, 10000))),
-            "seconds": seconds,
+            "seconds": None if interrupted else seconds,  # of the last part alone, they would mislead
             "n_parameters": model.n_parameters,
             "inference_dropout": model.dropout,
             "device": device_name(self.device),
         }
         if isinstance(model, CircuitModel):
             facts["settings"] = _settings_of(model)
+            facts["n_epochs"] = model.classifier.n_iter_
             facts["detector_weights"] = model.classifier.detector_.weights
             model.classifier.save(path)
         else:
             facts["settings"] = asdict(recipe)
+            facts["n_epochs"] = recipe.n_epochs
             model.save(path)
         # Last: a model without its facts is trained again.
         with replacing(_facts_of(path)) as draft:

@@ -74,8 +74,8 @@ def write_markdown(folders: Sequence[Path], path: Path) -> list[Path]:
 
 def _origin(records: Sequence[Record], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """How the numbers were made."""
-    experiments = [name for name in distinct(records, "experiment") if name != "training"]
-    trains, seeds = distinct(records, "train"), distinct(records, "seed")
+    experiments = sorted(name for name in distinct(records, "experiment") if name != "training")
+    trains, seeds = sorted(distinct(records, "train")), distinct(records, "seed")
     devices = distinct(select(records, experiment="training"), "device")
     lines = [
         "This page is generated from the records of `socratic-experiments`; nothing in it is written by hand.",

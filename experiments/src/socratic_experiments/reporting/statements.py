@@ -76,13 +76,19 @@ def _best(here: Sequence[Record], where: str, target: float | None) -> str:
     networks = [pair for pair in areas if "circuit" not in pair[1][0]]
     if not circuits:
         return ""
-    parts = [f"the best circuit is {_named(*max(circuits))}"]
+    best = _first_best(circuits)
+    parts = [f"the best circuit is {_named(*best)}"]
     if networks:
-        parts.append(f"the best network is {_named(*max(networks))}")
+        parts.append(f"the best network is {_named(*_first_best(networks))}")
     end = ""
     if target is not None:
-        end = f" The AUROC of {target:g} aimed at is {'reached' if max(circuits)[0] >= target else 'not reached'}."
+        end = f" The AUROC of {target:g} aimed at is {'reached' if best[0] >= target else 'not reached'}."
     return f"{where}: {'; '.join(parts)}.{end}"
+
+
+def _first_best(areas: Sequence[tuple[float, Series]]) -> tuple[float, Series]:
+    """The largest area as printed, and whose it is: of equal ones the first in the table."""
+    return max(areas, key=lambda pair: round(pair[0], 3))
 
 
 def _named(area: float, series: Series) -> str:

@@ -74,14 +74,18 @@ def check_apart(folders: Mapping[Path, Sequence[Record]]) -> None:
 
 
 def unique(records: Iterable[Record]) -> list[Record]:
-    """The records without repetitions, model by model.
+    """The records without repetitions, by training set and model.
 
     Of the same measurement the last one counts, at the place of the first. Models come in the order of
     ``settings.MODELS``, whichever was ready first; others follow as they came.
     """
     found = list({tuple(record.get(name) for name in _IDENTITY): record for record in records}.values())
     place = {model: number for number, model in enumerate(MODELS)}
-    return sorted(found, key=lambda record: place.get(str(record.get("model")), len(place)))
+
+    def order(record: Record) -> tuple[str, int]:
+        return str(record.get("train")), place.get(str(record.get("model")), len(place))
+
+    return sorted(found, key=order)
 
 
 def select(records: Iterable[Record], **wanted: Any) -> list[Record]:
