@@ -29,10 +29,8 @@ class Weights(NamedTuple):
 
     layers: list[Tensor]
     roots: list[Tensor]
-
-    def smallest(self) -> Tensor:
-        """The smallest of all weights: (); one question to a GPU, not one a layer."""
-        return torch.stack([values.detach().amin() for values in [*self.layers, *self.roots]]).amin()
+    smallest: float = 1.0
+    """The smallest of all weights; 1 where they cannot be looked at, as in compiled code."""
 
 
 class Circuit(CircuitModule):
@@ -109,7 +107,12 @@ class Circuit(CircuitModule):
         """
         layers, branches = self.inner_layers(), self.root_branches()
         weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
-        if not is_recording(weights.roots[0]) and weights.smallest() < torch.finfo(weights.roots[0].dtype).tiny:
+        if is_recording(weights.roots[0]):
+            return weights
+        # One question to a GPU, not one a layer.
+        smallest = torch.stack([values.detach().amin() for values in [*weights.layers, *weights.roots]]).amin()
+        weights = weights._replace(smallest=float(smallest))
+        if weights.smallest < torch.finfo(smallest.dtype).tiny:
             _warn_of_lost_weights("layers", layers, weights.layers)
             _warn_of_lost_weights("roots", branches, weights.roots)
         return weights

@@ -21,7 +21,6 @@ from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
 from socratic.numerics import scale_dtype
-from socratic.tracing import is_recording
 
 
 class LayeredEngine(Engine):
@@ -57,8 +56,7 @@ class LayeredEngine(Engine):
         other libraries bring, are evaluated with more digits and a second look at sums that underflow.
         """
         like = self.weights.roots[0]
-        smallest = torch.finfo(like.dtype).tiny / torch.finfo(like.dtype).eps
-        if is_recording(like) or self.weights.smallest() >= smallest:
+        if self.weights.smallest >= torch.finfo(like.dtype).tiny / torch.finfo(like.dtype).eps:
             return self.weights, log_sums
         return self.circuit.weights(scale_dtype(like)), log_sums_with_zeros
 
@@ -130,7 +128,7 @@ class LayeredMaskedEvaluation:
         if dropped_leaves is not None:
             keep = [(~part).to(self.rows.dtype) for part in dropped_leaves]
             leaves = LogValues.rescale(self.circuit.leaves.log_density(self.rows, keep))
-        layers, roots = self.weights
+        layers, roots = self.weights.layers, self.weights.roots
         n_layers = len(layers)
         layers = _without(layers, dropped[:n_layers])
         if len(dropped) > n_layers:
