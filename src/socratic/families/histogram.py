@@ -113,10 +113,13 @@ class Histogram(ExponentialFamily):
         return -math.log(self._width) - beyond / self._width
 
     def _centres(self, like: Tensor) -> Tensor:
-        """The mean of each cell: (cells,)."""
-        places = torch.arange(self._n_cells, dtype=like.dtype, device=like.device) - 0.5
-        places[0], places[-1] = -1.0, self.n_bins + 1.0
-        return self.low + self._width * places
+        """The mean of each cell: (cells,).
+
+        Entries are not assigned one by one: a GPU that records a training step takes no numbers from the host.
+        """
+        cell = torch.arange(self._n_cells, dtype=like.dtype, device=like.device)
+        tails = (cell > self.n_bins).to(like.dtype) - (cell < 1).to(like.dtype)  # whose mean is a width from the edge
+        return self.low + self._width * (cell - 0.5 + 0.5 * tails)
 
     def mean(self, parameters: Parameters) -> Tensor:
         chances = torch.softmax(parameters["logits"], dim=-1)
@@ -124,8 +127,8 @@ class Histogram(ExponentialFamily):
 
     def variance(self, parameters: Parameters) -> Tensor:
         chances = torch.softmax(parameters["logits"], dim=-1)
-        within = torch.full((self._n_cells,), 1 / 12, dtype=chances.dtype, device=chances.device)
-        within[0] = within[-1] = 1.0
+        cell = torch.arange(self._n_cells, dtype=chances.dtype, device=chances.device)
+        within = torch.where((cell < 1) | (cell > self.n_bins), 1.0, 1 / 12).to(chances.dtype)
         deviation = self._centres(chances) - self.mean(parameters).unsqueeze(-1)
         return (chances * (deviation * deviation + self._width**2 * within)).sum(-1)
 
