@@ -198,7 +198,7 @@ class Workbench:
             model.classifier.save(path)
         else:
             facts["settings"] = asdict(recipe)
-            facts["n_epochs"] = recipe.n_epochs
+            facts["n_epochs"] = facts["settings"]["n_epochs"]
             model.save(path)
         # Last: a model without its facts is trained again.
         with replacing(_facts_of(path)) as draft:
