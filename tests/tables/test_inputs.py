@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from socratic.estimators import CircuitClassifier, CircuitDensity
@@ -112,7 +113,6 @@ def test_arrow_tables_are_data_frames(frame: pd.DataFrame) -> None:
 
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_polars_frames_are_data_frames(frame: pd.DataFrame) -> None:
-    pl = pytest.importorskip("polars")
     model = CircuitClassifier(**QUICK).fit(pl.DataFrame(frame.to_dict("list")), pl.Series(labels(60)))
     expected = CircuitClassifier(**QUICK).fit(frame, labels(60))
     assert np.array_equal(model.predict_proba(pl.DataFrame(frame.to_dict("list"))), expected.predict_proba(frame))
