@@ -166,7 +166,7 @@ def test_few_images_are_said_not_to_be_calibrated(digits: Sets) -> None:
     [
         (np.zeros((30, 8, 8)), np.arange(30) % 2, "images must hold bytes, uint8 from 0 to 255; got float64"),
         (np.zeros((30, 64), dtype=np.uint8), np.arange(30) % 2, "images must have the shape (N, H, W) or (N, H, W, C)"),
-        (np.zeros((30, 8, 8), dtype=np.uint8), np.zeros(30), "only one class is present; got "),
+        (np.zeros((30, 8, 8), dtype=np.uint8), np.zeros(30), "only one class is present; got 0.0 alone"),
         (np.zeros((30, 8, 8), dtype=np.uint8), np.arange(29) % 2, "inconsistent numbers of samples: [30, 29]"),
         (np.zeros((30, 8, 8), dtype=np.uint8), np.linspace(0, 1, 30), "Unknown label type: continuous"),
     ],

@@ -10,16 +10,19 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 
 from socratic.estimators import CircuitClassifier, CircuitDensity
-from socratic.tables.raw import raw_table
+from socratic.tables.raw import Coded, raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 2, "n_repetitions": 1, "random_state": 0, "n_jobs": 1}
 DAYS = [datetime.date(2020, 1, 1 + i) for i in range(20)]
 REFUSED = {
     "days": (DAYS, "dates; convert them to numbers, such as days since the first"),
     "stamps": (pd.date_range("2020-01-01", periods=20), "dates"),
+    "months": (pd.period_range("2020-01", periods=20, freq="M"), "dates"),
     "waits": (pd.to_timedelta(range(20), unit="h"), "durations; convert them to numbers, such as seconds"),
+    "keys": ([bytes([65 + i]) for i in range(20)], "bytes; decode them to text"),
     "prices": ([Decimal(i) / 10 for i in range(20)], "decimals; convert them to floats"),
     "waves": (np.arange(20) * 1j, "complex numbers; make two columns of their real and imaginary parts"),
 }
@@ -62,13 +65,36 @@ def test_the_same_in_arrays(name: str) -> None:
         raw_table(mixed)
 
 
-@pytest.mark.parametrize("name", ["days", "stamps", "waits", "prices"])
+@pytest.mark.parametrize("name", ["days", "stamps", "waits", "keys", "prices"])
 def test_the_same_in_arrow_tables(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
     values, message = REFUSED[name]
     table = pa.table({"age": np.arange(20.0), name: pa.array(values)})
     with pytest.raises(ValueError, match=f"column '{name}' holds {message}"):
         CircuitClassifier(**QUICK).fit(table, labels(20))
+
+
+@pytest.mark.parametrize("kind", ["large_binary", "binary_view", "binary"])
+def test_bytes_of_every_arrow_type_are_refused(kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    kinds = {"large_binary": pa.large_binary(), "binary_view": pa.binary_view(), "binary": pa.binary(2)}
+    with pytest.raises(ValueError, match="column 'keys' holds bytes; decode them to text"):
+        raw_table(pa.table({"keys": pa.array([b"ab", b"cd"], kinds[kind])}))
+
+
+def test_categories_of_polars_are_categories() -> None:
+    (column,) = raw_table(pl.DataFrame({"c": ["u", None, "v"]}, schema={"c": pl.Categorical})).values
+    assert isinstance(column, Coded)
+    assert column.codes.tolist() == [0, -1, 1]
+    assert column.values == ("u", "v")
+
+
+def test_tensors_are_arrays() -> None:
+    for array in (np.arange(6.0).reshape(3, 2), np.eye(3) > 0):
+        found, expected = raw_table(torch.as_tensor(array)), raw_table(array)
+        assert found.names == expected.names
+        np.testing.assert_array_equal(found.values, expected.values)
+        assert np.asarray(found.values[0]).dtype == np.asarray(expected.values[0]).dtype
 
 
 def test_nested_columns_are_named() -> None:

@@ -37,7 +37,7 @@ def socratic(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Classifiers that know what they don't know: train them, predict with them, and see when they abstain."""
+    """Classifiers that know what they don't know: train them, predict with them, and see what they refuse."""
 
 
 app.command()(fit)

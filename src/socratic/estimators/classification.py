@@ -112,7 +112,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         used = weight > 0
         self.classes_, numbers = np.unique(y[used], return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present; got {self.classes_[0]!r} alone")
+            (label,) = self.classes_.tolist()
+            raise ValueError(f"Classifier can't train when only one class is present; got {label!r} alone")
         labels = np.zeros(len(y), dtype=np.int64)
         labels[used] = numbers
         return labels

@@ -202,7 +202,7 @@ _UNCERTAINTY = {
     "posterior": Parameter(
         _names(*POSTERIORS),
         'How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "auto" is closer to the truth and '
-        "slower, and no better at telling strange rows apart.",
+        "slower, and no better at telling unfamiliar rows apart.",
         one_of(*POSTERIORS),
     ),
     "class_prior": Parameter(

@@ -21,6 +21,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
         "convert them to numbers, such as days since the first of them",
     ),
     ((Decimal,), "decimals", "convert them to floats"),
+    ((bytes,), "bytes", "decode them to text"),
     ((complex, np.complexfloating), "complex numbers", "make two columns of their real and imaginary parts"),
 )
 """What no column may hold: types, what they are called, and what to do about them."""
@@ -161,14 +162,14 @@ def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
 def _array_table(x: Any, estimator: Any) -> RawTable:
     from sklearn.utils.validation import check_array
 
-    array = x if hasattr(x, "dtype") else np.asarray(x)
+    array = x if hasattr(getattr(x, "dtype", None), "kind") else np.asarray(x)  # lists, tensors
     if not np.ndim(array):
         raise ValueError(f"X must be an array of numbers or a data frame; got {type(x).__name__}")
-    if array.dtype.kind in "mMcO":
+    if array.dtype.kind in "mMcSO":
         for index, values in enumerate(np.reshape(array, (len(array), -1)).T):
             kinds = {type(value) for value in values.tolist()} if array.dtype.kind == "O" else {array.dtype.type}
             _check_kinds(kinds, f"x{index}")
-    array = check_array(x, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
+    array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
     # Booleans stay what they are: their columns get other leaves than numbers do.
     array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
     return RawTable(tuple(f"x{i}" for i in range(array.shape[1])), tuple(array.T), len(array))
@@ -194,7 +195,7 @@ def _arrow_column(array: Any, name: str) -> np.ndarray | Coded:
         return check_finite(array.cast(pa.float64(), safe=False).to_numpy(), name)
     if pa.types.is_boolean(kind) and not array.null_count:
         return array.to_numpy()
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_nested(kind) or pa.types.is_run_end_encoded(kind):
         raise ValueError(f"column {name!r} holds {kind}, which is neither numbers nor text; convert it or leave it out")
     codes, distinct = encode_dictionary(array)
     return _coded(codes, distinct, name)
@@ -207,7 +208,7 @@ def encode_dictionary(array: Any) -> tuple[np.ndarray, list[Any]]:
         array = array.combine_chunks()
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # polars has unsigned ones
     return codes, array.dictionary.to_pylist()
 
 
@@ -222,6 +223,8 @@ def _coded(codes: np.ndarray, distinct: Sequence[Any], name: str) -> Coded:
 
 def _check_kinds(kinds: set[type], name: str) -> None:
     """Raise if a column holds dates, or numbers that leaves know nothing of."""
+    # pandas has a type of its own for months and the like, and may not be installed.
+    kinds = {datetime.date if kind.__name__ == "Period" else kind for kind in kinds}
     for types, what, remedy in _REFUSED:
         if any(issubclass(kind, types) for kind in kinds):
             # scikit-learn's own checks look for the first words.
