@@ -254,6 +254,7 @@ def test_every_structure_has_a_case() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
 def test_learnspn_is_as_accurate_as_a_forest(load: Any) -> None:
     """Within two points of a random forest over 3 folds and 2 seeds, though a fifth of the rows calibrates."""

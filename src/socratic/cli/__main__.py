@@ -1,6 +1,6 @@
 """``python -m socratic.cli``."""
 
-from socratic.cli.app import main
+from socratic.cli.app import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from socratic.cli.evaluate import evaluate
-from socratic.cli.failures import run_guarded
+from socratic.cli.failures import INTERRUPTED, run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
 from socratic.cli.predict import predict
@@ -63,3 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit with its code: 0, 2 for a mistake of the user, 130 when interrupted."""
     given = None if arguments is None else list(arguments)
     sys.exit(run_guarded(lambda: app(given, prog_name="socratic", standalone_mode=False)))
+
+
+def program() -> None:
+    """The same as a process of its own."""
+    try:
+        main()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            # Threads that read ahead may still run, and would abort an orderly exit; files are in order already.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise
