@@ -57,10 +57,6 @@ class Scorer(ABC):
             Rows before these, for messages.
         """
 
-    def refused(self, answer: Answer) -> np.ndarray:
-        """Which rows are unfamiliar: (N,) booleans."""
-        return answer.uncertainty.p_value <= self.model.rejection_rate
-
     def __call__(self, batch: Any, start: int = 0) -> Any:
         """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
         return self.to_batch(self.answer(batch, start))
@@ -77,7 +73,7 @@ class Scorer(ABC):
             doubt.entropy,
             doubt.std[each, best],
             doubt.p_value,
-            pa.array(["familiar", "unfamiliar"]).take(pa.array(self.refused(answer).astype(np.int64))),
+            pa.array(["familiar", "unfamiliar"]).take(pa.array(self.model.is_rejected(answer).astype(np.int64))),
         )
         return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ANSWER_COLUMNS))
 

@@ -117,11 +117,11 @@ def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_tar
             labels.append(texts(chunk.batch.column(target)))
     answer = Answer.concatenate(parts)
     if target is None:
-        return Results(answer, scorer.refused(answer), None, 0)
+        return Results(answer, scorer.model.is_rejected(answer), None, 0)
     classes, kept = class_texts(Coded.joined(labels), source.path, target, drop_missing_target)
     answer = answer.take(kept)
     numbers = _class_numbers(scorer, classes, source.path, target)
-    return Results(answer, scorer.refused(answer), numbers, int((~kept).sum()))
+    return Results(answer, scorer.model.is_rejected(answer), numbers, int((~kept).sum()))
 
 
 def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:

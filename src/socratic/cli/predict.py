@@ -63,7 +63,7 @@ def predict(
             answer = scorer.answer(chunk.batch, chunk.start)
             added = scorer.to_batch(answer)
             sink.write(chunk.batch, added.rename_columns([prefix + name for name in ANSWER_COLUMNS]))
-            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.refused(answer).sum())
+            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.model.is_rejected(answer).sum())
     warn(scorer)
     if not quiet:
         print(f"{n_rows:,} rows, {n_refused:,} unfamiliar ({n_refused / n_rows:.1%}), written to {output}")

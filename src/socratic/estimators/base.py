@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from socratic.estimators.parameters import PARAMETERS, Parameter, check_paramete
 from socratic.learning.settings import History
 
 
-class CircuitEstimator(BaseEstimator):
+class CircuitEstimator(BaseEstimator, ABC):
     """A scikit-learn estimator around a circuit.
 
     A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`. Where its
@@ -51,13 +52,13 @@ class CircuitEstimator(BaseEstimator):
         check_is_fitted(self)
         save_estimator(self, path)
 
+    @abstractmethod
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
         """The data as rows (n, V) that the circuit reads, in its type and on its device, some at a time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _log_volume(self, x: Tensor) -> np.ndarray | float:
         """By how much log-densities of such rows (n, V) exceed those in the units of the data: (n,)."""
-        raise NotImplementedError
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         """Log-probabilities of the classes (C,); a density has one class."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,10 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         doubt = replace(doubt, p_value=self.detector_.p_value(score_rows(doubt)))
         return Answer(self._shares(log_joint), doubt)
 
+    def is_rejected(self, answer: Answer) -> np.ndarray:
+        """Which of the rows that were answered are to be refused, at the present ``rejection_rate``: (N,) booleans."""
+        return answer.uncertainty.p_value <= self._rate()
+
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""
         return self.answer(X).uncertainty
@@ -78,7 +83,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         At most ``rejection_rate`` of familiar rows are refused, if the model is ``calibrated_``; if it is not, this
         says so with a ``CalibrationWarning``.
         """
-        rejected = self._is_rejected(self.answer(X))
+        rejected = self.is_rejected(self.answer(X))
         self._warn_unless_calibrated()
         return rejected
 
@@ -86,17 +91,17 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         """The labels of :meth:`predict`, with ``rejected_label`` for refused rows."""
         answer = self.answer(X)
         labels = self.classes_[answer.probabilities.argmax(1)].astype(object)
-        labels[self._is_rejected(answer)] = self.rejected_label
+        labels[self.is_rejected(answer)] = self.rejected_label
         self._warn_unless_calibrated()
         return labels
 
+    @abstractmethod
     def _read(self, x: Tensor) -> Tensor:
         """Rows of the kind that is trained on (n, V), as the circuit reads them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
         """Synthetic shifts of such rows."""
-        raise NotImplementedError
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -187,9 +192,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         with np.errstate(divide="ignore"):  # a class may have a prior of 0
             log_prior = np.log(self.class_prior_)
         return torch.as_tensor(log_prior, dtype=circuit.dtype, device=circuit.device)
-
-    def _is_rejected(self, answer: Answer) -> np.ndarray:
-        return answer.uncertainty.p_value <= self._rate()
 
     def _conformal(self) -> Conformal:
         return self.detector_.calibration

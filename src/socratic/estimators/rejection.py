@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 
 from socratic.errors import CalibrationWarning, check_count, check_rate
 from socratic.estimators.base import CircuitEstimator
@@ -22,9 +23,9 @@ class RejectingEstimator(CircuitEstimator):
         """Whether ``rejection_rate`` can be kept: enough rows were held out to calibrate on."""
         return self._calibration_problem() is None
 
+    @abstractmethod
     def _conformal(self) -> Conformal:
         """What p-values compare with."""
-        raise NotImplementedError
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
