@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import traceback
 from dataclasses import dataclass, replace
@@ -17,6 +19,8 @@ PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.m
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\s]*)[^`]*$")
 ANY_PYTHON_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*\{?\.?py(?:thon|con)?3?\b", re.IGNORECASE | re.MULTILINE)
 LINK = re.compile(r"\]\(\s*<?(?P<target>[^)\s>]+)")
+CODE = re.compile(r"`(?P<code>[^`\n]+)`")
+DOTTED = re.compile(r"(?:socratic|socratic_experiments|examples|benchmarks|tests)(?:\.\w+)+")
 EXTERNAL = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#)", re.IGNORECASE)
 
 
@@ -92,6 +96,47 @@ def broken_links(page: Path, text: str) -> list[str]:
     return [target for target in local if not (page.parent / target.partition("#")[0]).exists()]
 
 
+def missing_names(text: str) -> list[str]:
+    """What stands in `code` outside of blocks, names a file, test, module, function or command, and does not exist."""
+    found = [match["code"] for match in CODE.finditer(fenced_blocks(text)[1])]
+    return [code for code in found if not _exists(code)]
+
+
+def _exists(code: str) -> bool:
+    """Whether a name leads somewhere; what is no name passes."""
+    path, _, test = code.partition("::")
+    if test:
+        return (ROOT / path).is_file() and test in _functions(ROOT / path)
+    words = code.split()
+    if words[0] == "socratic-experiments":
+        return words[1] in _experiments()
+    if words[:2] == ["python", "-m"]:
+        return _resolves(words[2])
+    if DOTTED.fullmatch(code):
+        return _resolves(code)
+    return len(words) > 1 or "/" not in code or (ROOT / code).exists()
+
+
+def _functions(path: Path) -> set[str]:
+    return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+
+
+def _experiments() -> set[str | None]:
+    from socratic_experiments.app import app
+
+    return {command.name or getattr(command.callback, "__name__", None) for command in app.registered_commands}
+
+
+def _resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        module, _, name = dotted.rpartition(".")
+        return bool(module) and _resolves(module) and hasattr(importlib.import_module(module), name)
+    return True
+
+
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -134,6 +179,12 @@ def test_relative_links_lead_to_files(page: Path) -> None:
     assert broken_links(page, page.read_text(encoding="utf-8")) == []
 
 
+def test_what_the_page_on_the_paper_names_exists() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert missing_names(text) == []
+    assert text.count("::test_") > 30
+
+
 def test_pages_are_found() -> None:
     assert ROOT / "docs" / "index.md" in PAGES
 
@@ -170,3 +221,18 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "here.md").touch()
     text = "[a](here.md#part) [b](gone.md) [c](https://example.org) [d](#part)\n\n```python\nx = d[0](1)\n```\n"
     assert broken_links(tmp_path / "page.md", text) == ["gone.md"]
+
+
+def test_names_that_lead_nowhere_are_found() -> None:
+    there = "`socratic.tdi` `tests/test_docs.py` `tests/test_docs.py::test_pages_are_found` `python -m examples.digits`"
+    there += " `socratic-experiments ood --train svhn` `A / B` `entropy` `socratic.inference.posterior`"
+    gone = [
+        "socratic.tdj",
+        "socratic.gone.tdi",
+        "docs/gone.md",
+        "docs/gone.py::test_a",
+        "tests/test_docs.py::test_gone",
+    ]
+    gone += ["socratic-experiments gone", "python -m examples.gone"]
+    assert missing_names(there) == []
+    assert missing_names(" ".join(f"`{name}`" for name in gone)) == gone
