@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitDensity as CircuitDensity
     from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
+    from socratic.estimators import DensityUncertainty as DensityUncertainty
     from socratic.estimators import Uncertainty as Uncertainty
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
@@ -93,6 +94,7 @@ _HOMES = {
         "CircuitDensity",
         "CircuitImageClassifier",
         "CircuitOutlierDetector",
+        "DensityUncertainty",
         "Uncertainty",
     ),
     "socratic.loading": ("load",),

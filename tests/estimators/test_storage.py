@@ -40,11 +40,13 @@ ANSWERS: dict[type, list[Query]] = {
         lambda model: model.decision_function(FRAME),
         lambda model: model.p_value(FRAME),
         lambda model: model.predict(FRAME),
+        lambda model: model.uncertainty(FRAME).relative_std,
     ],
     CircuitDensity: [
         lambda model: model.score_samples(FRAME),
         lambda model: model.conditional(FRAME, given=["age"]),
         lambda model: model.sample(5, random_state=0),
+        lambda model: model.uncertainty(FRAME).log_mean,
     ],
 }
 

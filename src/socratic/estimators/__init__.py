@@ -4,7 +4,7 @@ from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.outlier import CircuitOutlierDetector
-from socratic.uncertainty.answers import Answer, Uncertainty
+from socratic.uncertainty.answers import Answer, DensityUncertainty, Uncertainty
 
 __all__ = [
     "Answer",
@@ -12,5 +12,6 @@ __all__ = [
     "CircuitDensity",
     "CircuitImageClassifier",
     "CircuitOutlierDetector",
+    "DensityUncertainty",
     "Uncertainty",
 ]

@@ -30,6 +30,8 @@ class CircuitEstimator(BaseEstimator, ABC):
 
     _parameters: ClassVar[Mapping[str, Parameter]] = PARAMETERS
     """What the constructor's arguments are, by name."""
+    _used_in_answers: ClassVar[tuple[str, ...]] = ()
+    """Those that a fitted estimator still reads."""
 
     circuit_: Circuit | Graph
     history_: History
@@ -77,6 +79,8 @@ class CircuitEstimator(BaseEstimator, ABC):
         """Raise ``ValueError`` unless the parts that a model file gave an estimator fit together."""
         check_count("n_iter_", self.n_iter_, minimum=0)
         check_count("the epochs of history_", len(self.history_.epochs), minimum=self.n_iter_)
+        for name in self._used_in_answers:
+            self._parameters[name].check(name, getattr(self, name))
 
     def _check_parameters(self) -> None:
         check_parameters(self, self._parameters)

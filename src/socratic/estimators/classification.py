@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -40,6 +40,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
     on may be of another kind than the circuit reads (the bytes of images): :meth:`_read` converts them, and
     :meth:`_shifts` makes rows of that kind that look natural and are not.
     """
+
+    _used_in_answers: ClassVar = ("masks", "posterior")
 
     classes_: np.ndarray
     class_prior_: np.ndarray
@@ -109,8 +111,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         if len(self.classes_) != n_classes or self.class_prior_.shape != (n_classes,):
             raise ValueError("its classes do not fit its circuit")
         check_rate("dropout_", self.dropout_)
-        for name in ("masks", "posterior"):  # what answers depend on
-            self._parameters[name].check(name, getattr(self, name))
 
     def _encode_classes(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Set ``classes_`` to those of the rows of positive weight, and return the number of each row's class (N,)."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.generative import GenerativeMixin
+from socratic.estimators.parameters import DENSITY_PARAMETERS
+from socratic.estimators.posterior import circuit_moments
 from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
 from socratic.learning.em import fit_em
 from socratic.learning.settings import History
+from socratic.tables.inputs import encode_rows
+from socratic.uncertainty.answers import DensityUncertainty
 
 _PATIENCE = 15
 """Epochs without a better validation loss after which gradient training stops."""
@@ -23,6 +28,16 @@ _PATIENCE = 15
 
 class DensityBase(TableEstimator):
     """An estimator around a circuit of one class."""
+
+    _parameters: ClassVar = DENSITY_PARAMETERS
+    _used_in_answers: ClassVar = ("dropout", "masks")
+
+    def uncertainty(self, X: Any) -> DensityUncertainty:  # noqa: N803
+        """By how much p(x) of each row moves from dropout mask to dropout mask."""
+        check_is_fitted(self)
+        x = encode_rows(self, X)
+        moments = circuit_moments(self.circuit_, x, dropout=self.dropout, masks=self.masks)
+        return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
         """Train ``circuit_`` on the rows of a table."""
@@ -77,6 +92,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         learning_rate: float = 0.05,
         learning_rate_schedule: str = "cosine",
         validation_fraction: float | str = "auto",
+        dropout: float = 0.1,
+        masks: str = "edge",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -95,6 +112,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.learning_rate = learning_rate
         self.learning_rate_schedule = learning_rate_schedule
         self.validation_fraction = validation_fraction
+        self.dropout = dropout
+        self.masks = masks
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.n_jobs = n_jobs

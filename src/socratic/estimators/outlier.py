@@ -59,6 +59,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         learning_rate: float = 0.05,
         learning_rate_schedule: str = "cosine",
         validation_fraction: float | str = "auto",
+        dropout: float = 0.1,
+        masks: str = "edge",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -79,6 +81,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.learning_rate = learning_rate
         self.learning_rate_schedule = learning_rate_schedule
         self.validation_fraction = validation_fraction
+        self.dropout = dropout
+        self.masks = masks
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.n_jobs = n_jobs

@@ -228,3 +228,9 @@ _MACHINE = {
     "device": Parameter("str", '"auto", "cpu", "cuda", ...', lambda _, value: choose_device(value)),
 }
 PARAMETERS: Mapping[str, Parameter] = {**_CIRCUIT, **_TRAINING, **_UNCERTAINTY, **_REJECTION, **_MACHINE}
+DENSITY_PARAMETERS: Mapping[str, Parameter] = {
+    **PARAMETERS,
+    "dropout": Parameter(
+        "float", "Dropout rate of ``uncertainty``, and of nothing else; it can be changed after ``fit``.", check_rate
+    ),
+}

@@ -1,4 +1,4 @@
-"""What a classifier says of rows: its answer, and its doubt about it."""
+"""What models say of rows: a classifier's answer, and the doubt of classifiers and densities."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from socratic.inference.posterior import Posterior
+from socratic.inference.results import Moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,59 @@ class Uncertainty:
             for tensor in (posterior.mean, posterior.std, posterior.entropy, posterior.mutual_information)
         )
         return cls(mean, std, entropy, information, log_likelihood, np.full(len(mean), np.nan))
+
+
+@dataclass(frozen=True, eq=False)
+class DensityUncertainty:
+    """What a density knows and does not know of each row: p(x) over dropout masks.
+
+    Masks take weight away and never add any: ``log_mean`` is at most ``log_likelihood``. The deviations have no units.
+
+    Attributes
+    ----------
+    log_likelihood : ndarray (N,)
+        log p(x) of the whole circuit, without dropout.
+    log_mean : ndarray (N,)
+        Log of the mean of p(x).
+    relative_std : ndarray (N,)
+        Standard deviation of p(x), divided by its mean; 0 where p(x) is 0 under every mask.
+    log_std : ndarray (N,)
+        Standard deviation, in nats, of log p(x), if p(x) is log-normal with this mean and deviation:
+        sqrt(log(1 + relative_std^2)).
+    method : str
+        How the moments were computed, as in :class:`~socratic.Moments`. All are exact but ``"bounds"``: then
+        ``relative_std`` is an upper bound.
+    """
+
+    log_likelihood: np.ndarray
+    log_mean: np.ndarray
+    relative_std: np.ndarray
+    log_std: np.ndarray
+    method: str
+
+    @classmethod
+    def of_moments(
+        cls, moments: Moments, log_likelihood: np.ndarray, log_volume: np.ndarray | float
+    ) -> DensityUncertainty:
+        """From the moments of the only class.
+
+        Parameters
+        ----------
+        moments : Moments (N, 1)
+        log_likelihood : ndarray (N,)
+            log p(x), in the units of the data.
+        log_volume : ndarray (N,) or float
+            By how much log-densities of the circuit exceed those in the units of the data.
+        """
+        bounds = moments.variance_bounds
+        relative_variance = moments.relative_variance if bounds is None else bounds[1]
+        log_mean, variance = (
+            tensor.squeeze(-1).double().cpu().numpy() for tensor in (moments.log_mean, relative_variance)
+        )
+        variance = np.where(np.isneginf(log_mean), 0.0, variance)
+        return cls(
+            log_likelihood, log_mean - log_volume, np.sqrt(variance), np.sqrt(np.log1p(variance)), moments.method
+        )
 
 
 @dataclass(frozen=True, eq=False)
