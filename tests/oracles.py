@@ -105,19 +105,19 @@ def enumerate_masks(
     masks: str,
     root_dropout: bool,
     *,
-    leaf_coins: dict[int, tuple[int, float]] | None = None,
+    leaf_coins: dict[int, Sequence[tuple[int, float]]] | None = None,
     n_masks: int | None = None,
     outputs: Sequence[Node] | None = None,
 ) -> Enumeration:
     """Evaluate the circuit under each of the 2^M masks; ``outputs`` are the nodes to report, by default the roots.
 
-    ``leaf_coins`` makes leaves uncertain: the leaf of this id has the value ``(1 + size)`` or ``(1 - size)`` times
-    its density, as the fair coin of this number falls; leaves with one coin are correlated.
+    ``leaf_coins`` makes leaves uncertain: the leaf of this id has ``1 +- size +- ...`` times its density, each
+    sign as the fair coin of this number falls; leaves with a coin in common are correlated.
     """
     edges = edges_to_mask(roots, masks, root_dropout) if n_masks is None else {}
     n_masks = len(set(edges.values()))
     coins = leaf_coins or {}
-    n_coins = len({coin for coin, _ in coins.values()})
+    n_coins = len({coin for tossed in coins.values() for coin, _ in tossed})
     assert n_masks + n_coins <= 20, f"{n_masks} masks and {n_coins} coins are too many to enumerate"
     width = n_masks + n_coins
     bits = np.array(list(itertools.product((0.0, 1.0), repeat=width))).reshape(2**width, width)
@@ -127,9 +127,8 @@ def enumerate_masks(
     for node in topological(roots):
         if isinstance(node, Leaf):
             values[id(node)] = np.full(len(bits), np.exp(node.log_density(row)))
-            if id(node) in coins:
-                coin, size = coins[id(node)]
-                values[id(node)] *= 1.0 + size * (2.0 * bits[:, n_masks + coin] - 1.0)
+            signs = 2.0 * bits[:, n_masks:] - 1.0
+            values[id(node)] *= 1.0 + sum(size * signs[:, coin] for coin, size in coins.get(id(node), ()))
         elif isinstance(node, Product):
             values[id(node)] = np.prod([values[id(child)] for child in node.children], axis=0)
         else:

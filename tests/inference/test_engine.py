@@ -110,9 +110,6 @@ def test_queries_that_come_down_again(both: tuple[socratic.Circuit, socratic.Gra
 LACKING = {
     "no_node_moments": lambda engine: socratic.node_moments(engine.circuit, EVIDENCE),
     "no_log_moments": lambda engine: socratic.dropout_posterior(engine.circuit, EVIDENCE, method="log-moments"),
-    "no_leaf_covariance": lambda engine: socratic.tdi(
-        engine.circuit, EVIDENCE, leaf_covariance=torch.eye(engine.leaf_shape[-1])
-    ),
 }
 
 

@@ -137,8 +137,8 @@ def test_leaf_uncertainty_equals_enumeration(case: str, masks: str, correlated: 
     for region, (variable,) in enumerate(scopes):
         for index, leaf in enumerate([leaf for leaf in leaves if leaf.variable == variable]):
             coin = region if correlated else region * circuit.leaves.n_nodes + index
-            coins[id(leaf)] = (coin, float(sizes[region, index]))
-    if count_masks(roots, masks, False) + len({coin for coin, _ in coins.values()}) > MAX_MASKS:
+            coins[id(leaf)] = [(coin, float(sizes[region, index]))]
+    if count_masks(roots, masks, False) + len({coin for ((coin, _),) in coins.values()}) > MAX_MASKS:
         masks = "unit"  # the smaller of the two
     x = torch.randn(1, circuit.n_features, dtype=torch.float64)
     prior = (
@@ -172,6 +172,10 @@ def test_leaf_uncertainty_equals_enumeration(case: str, masks: str, correlated: 
             "leaf_covariance must be positive semi-definite",
         ),
         ({"leaf_covariance": torch.full((3, 3), torch.nan)}, "leaf_covariance must hold finite numbers"),
+        (
+            {"leaf_covariance": torch.tensor([[4.0, -1.5, 0], [-1.5, 1, 0], [0, 0, 1]])},
+            "leaf_covariance must be at least -1, since the product of two densities is never negative; got -1.5",
+        ),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], message: str) -> None:

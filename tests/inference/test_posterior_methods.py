@@ -191,7 +191,7 @@ def test_enumeration_with_uncertain_leaves() -> None:
     circuit = build("two-leaves", peak=1.0)
     roots = circuit.to_graph()
     leaves = {id(node) for node in topological(roots) if isinstance(node, socratic.Leaf)}
-    coins = {key: (number, 0.4) for number, key in enumerate(sorted(leaves))}
+    coins = {key: [(number, 0.4)] for number, key in enumerate(sorted(leaves))}
     x = rows_for(circuit, 1)
     mean, std, _ = enumerate_masks(roots, x[0].tolist(), 0.0, "unit", False, leaf_coins=coins).posterior([0.5, 0.5])
     for prior in ({"leaf_variance": 0.16}, {"leaf_covariance": 0.16 * torch.eye(3)}):

@@ -102,7 +102,7 @@ def summary(circuit: Circuit | Graph, *, methods: bool = True) -> Summary:
 
 def _method(engine: Engine, masks: MaskKind) -> tuple[str, str]:
     """How :func:`socratic.tdi` is computed, and why so; any rate above 0 will do, as the wiring alone decides."""
-    plan = engine.moments(Dropout(0.5, masks), "exact", uncertain_leaves=False, budget=None)
+    plan = engine.moments(Dropout(0.5, masks), "exact", leaves=None, budget=None)
     return plan.method, plan.reason
 
 

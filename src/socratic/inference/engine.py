@@ -128,8 +128,6 @@ class Engine(ABC):
 
     kind: ClassVar[str]
     """The kind of circuit, in a word."""
-    no_leaf_covariance: ClassVar[str | None] = None
-    """Why leaves have no covariances; None if they have."""
     no_node_moments: ClassVar[str | None] = None
     """Why there is no :meth:`node_moments`; None if there is."""
     no_log_moments: ClassVar[str | None] = None
@@ -140,6 +138,8 @@ class Engine(ABC):
     circuit: Circuit | Graph
     leaf_shape: tuple[int, ...]
     """Shape of a quantity that every leaf has one of."""
+    leaf_variables: Tensor | None = None
+    """The variable (L,) of each leaf, if ``leaf_shape`` is (L,): only leaves of one variable can be correlated."""
     entries_per_row: int
     """Numbers that :meth:`log_likelihood` or :meth:`masked` hold for each row."""
     entries_per_evaluated_row: int
@@ -163,9 +163,9 @@ class Engine(ABC):
 
     @abstractmethod
     def moments(
-        self, dropout: Dropout, covariance: CovarianceKind, *, uncertain_leaves: bool, budget: int | None
+        self, dropout: Dropout, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> MomentPlan:
-        """How to compute the moments of the class likelihoods."""
+        """How to compute the moments of the class likelihoods; ``leaves`` as in :class:`MomentPlan`, of all rows."""
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> MomentPlan:  # noqa: ARG002 - of those that can
         """How to compute mean and variance of every node, unless there is a reason why not."""

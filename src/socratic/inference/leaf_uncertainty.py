@@ -15,7 +15,7 @@ _TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class LeafUncertainty:
-    """Relative variances (N, *shape) or covariances (N, *shape, I) of the leaves; None for certain leaves.
+    """Relative variances (N, *shape) or covariances (N, *shape, shape[-1]) of the leaves; None for certain leaves.
 
     ``shape`` is the engine's ``leaf_shape``: (L, I) of leaf regions with I leaves each, or (L,) of single leaves.
     """
@@ -37,8 +37,6 @@ class LeafUncertainty:
             limited = variance.clamp_max(saturation(rows.dtype))
             return cls(_broadcast("leaf_variance", limited, shape, engine.leaf_axes))
         if leaf_covariance is not None:
-            if engine.no_leaf_covariance is not None:
-                raise ValueError(f"leaf_covariance is not possible here: {engine.no_leaf_covariance}")
             covariance = torch.as_tensor(leaf_covariance).to(rows)
             if covariance.ndim < 2 or covariance.shape[-1] != covariance.shape[-2]:
                 raise ValueError(
@@ -46,7 +44,10 @@ class LeafUncertainty:
                 )
             _check_semidefinite(covariance)
             axes = f"{engine.leaf_axes}, {engine.leaf_axes.rpartition(', ')[2]}"
-            return cls(_broadcast("leaf_covariance", covariance, (*shape, shape[-1]), axes))
+            relative = _broadcast("leaf_covariance", covariance, (*shape, shape[-1]), axes)
+            if engine.leaf_variables is not None:
+                _check_variables(distinct_rows(relative), engine.leaf_variables)
+            return cls(relative)
         return cls(None)
 
     @property
@@ -57,6 +58,11 @@ class LeafUncertainty:
     def of_rows(self, start: int, stop: int) -> Tensor | None:
         """The part of some rows."""
         return None if self.relative is None else self.relative[start:stop]
+
+
+def distinct_rows(relative: Tensor) -> Tensor:
+    """What there is for each row, once if all rows have the same."""
+    return relative[:1] if relative.stride(0) == 0 else relative
 
 
 def _broadcast(name: str, value: Tensor, shape: tuple[int, ...], axes: str) -> Tensor:
@@ -77,3 +83,21 @@ def _check_semidefinite(covariance: Tensor) -> None:
         raise ValueError("leaf_covariance must be symmetric")
     if bool((torch.linalg.eigvalsh(exact) < -tolerance.squeeze(-1)).any()):
         raise ValueError("leaf_covariance must be positive semi-definite")
+    if bool((exact < -1.0 - _TOLERANCE).any()):
+        raise ValueError(
+            "leaf_covariance must be at least -1, since the product of two densities is never negative; "
+            f"got {float(exact.min()):g}"
+        )
+
+
+def _check_variables(covariance: Tensor, variables: Tensor) -> None:
+    """Leaves of different variables must be uncorrelated: (N, L, L), (L,)."""
+    apart = variables.unsqueeze(-1) != variables
+    wrong = ((covariance != 0) & apart).nonzero()
+    if len(wrong):
+        row, a, b = wrong[0].tolist()
+        raise ValueError(
+            "leaf_covariance must be 0 between leaves of different variables, which products take as independent; got "
+            f"{float(covariance[row, a, b]):g} between leaf {a} (variable {int(variables[a])}) and leaf {b} "
+            f"(variable {int(variables[b])})"
+        )

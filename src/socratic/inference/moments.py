@@ -56,7 +56,8 @@ def tdi(
         each independent of the others.
     leaf_covariance : Tensor, optional
         Prior relative covariance between the leaves of a region, broadcast to (N, L, I, I); its diagonal is
-        the variance. Give this or ``leaf_variance``. Not for graphs.
+        the variance. Give this or ``leaf_variance``. For a graph, (N, L, L) over its leaves, 0 between leaves of
+        different variables.
     budget : int, optional
         For graphs: how many terms may be spent on nodes that share randomness before the result is bounds instead;
         200,000 by default.
@@ -85,7 +86,7 @@ def class_moments(
     chunk_size: int | None = None,
 ) -> Moments:
     """:func:`tdi` of checked arguments; to be called by what users call, for them to be warned where they are."""
-    plan = engine.moments(dropout, covariance, uncertain_leaves=leaves.uncertain, budget=budget)
+    plan = engine.moments(dropout, covariance, leaves=leaves.relative, budget=budget)
     found = _evaluate(plan, rows, leaves, chunk_size)
     warn_of_saturation(plan.peaks, rows, engine.kind, stacklevel=4)
     return Moments(

@@ -164,7 +164,7 @@ def test_uncertain_leaves(shape: str) -> None:
         tested += 1
         x = random_rows(1, graph.n_features, seed)
         size = np.random.default_rng(seed).uniform(0.1, 0.5, graph.n_leaves)
-        coins = {id(node): (number, float(size[number])) for number, node in enumerate(graph.nodes[: graph.n_leaves])}
+        coins = {id(node): [(number, float(size[number]))] for number, node in enumerate(graph.nodes[: graph.n_leaves])}
         truth = enumerate_masks(graph, x[0].tolist(), 0.3, "edge", False, leaf_coins=coins)
         moments = socratic.tdi(graph, x, dropout=0.3, leaf_variance=torch.tensor(size**2))
         np.testing.assert_allclose(
@@ -292,8 +292,6 @@ def test_variances_that_are_cut_off_are_announced() -> None:
 
 def test_arguments_are_checked() -> None:
     graph, x = crossing(), [[0.0, 0.0, 0.0]]
-    with pytest.raises(ValueError, match="leaf_covariance is not possible here: the leaves of a Graph have no regions"):
-        socratic.tdi(graph, x, leaf_covariance=torch.eye(2))
     with pytest.raises(ValueError, match=r"leaf_variance must broadcast to \(1, 6\)"):
         socratic.tdi(graph, x, leaf_variance=torch.ones(5))
     with pytest.raises(ValueError, match="leaf_variance must hold finite numbers of at least 0"):

@@ -17,13 +17,14 @@ def mixture(variable: int) -> Sum:
     return Sum((Leaf(variable, Gaussian.of(0.0, 1.0)), Leaf(variable, Gaussian.of(1.0, 1.0))), (0.5, 0.5))
 
 
-def sharing(graph: Graph, *, uncertain_leaves: bool = False, masks: str = "edge") -> Sharing:
-    return sharing_of(graph, masks_of(graph, masks, root_dropout=False), uncertain_leaves)
+def sharing(graph: Graph, *, leaf_groups: list[int] | None = None, masks: str = "edge") -> Sharing:
+    groups = None if leaf_groups is None else torch.tensor(leaf_groups)
+    return sharing_of(graph, masks_of(graph, masks, root_dropout=False), groups)
 
 
 def plan(graph: Graph, budget: int = 10**5) -> Plan:
     masks = masks_of(graph, "edge", root_dropout=False)
-    return compile_plan(graph, masks, sharing_of(graph, masks, uncertain_leaves=False), budget)
+    return compile_plan(graph, masks, sharing_of(graph, masks, None), budget)
 
 
 def test_shared_leaves_are_certain_and_make_no_dag() -> None:
@@ -34,7 +35,7 @@ def test_shared_leaves_are_certain_and_make_no_dag() -> None:
     assert found.stochastic.tolist() == [False, False, True, True, True]
     assert found.is_tree
     assert not sharing(graph, masks="unit").is_tree  # the sums have the same children, so the same masks
-    assert not sharing(graph, uncertain_leaves=True).is_tree
+    assert not sharing(graph, leaf_groups=[-1, -1]).is_tree
 
 
 def test_factors_of_a_shared_product_are_shared() -> None:
@@ -54,7 +55,7 @@ def test_root_sums_keep_their_children() -> None:
     graph = Graph((root, Sum((root,), (1.0,))))
     assert not sharing(graph).stochastic.any()
     masks = masks_of(graph, "edge", root_dropout=True)
-    assert sharing_of(graph, masks, uncertain_leaves=False).stochastic.sum() == 2
+    assert sharing_of(graph, masks, None).stochastic.sum() == 2
 
 
 def test_a_component_is_looked_at_once() -> None:

@@ -24,7 +24,6 @@ class GraphEngine(Engine):
     """Queries of a :class:`~socratic.Graph`."""
 
     kind = "graph"
-    no_leaf_covariance = "the leaves of a Graph have no regions to be correlated in; give leaf_variance"
     no_log_moments = "a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"
     leaf_axes = "leaves in the order of graph.nodes"
 
@@ -32,6 +31,7 @@ class GraphEngine(Engine):
         self.circuit: Graph = graph
         self.log_weights = graph.log_weights()
         self.leaf_shape = (graph.n_leaves,)
+        self.leaf_variables = torch.cat([batch.variables for batch in graph.leaves.leaf_batches()])
         self.entries_per_row = values_per_row(graph)
         self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
         self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
@@ -59,12 +59,10 @@ class GraphEngine(Engine):
         return GraphMaskedEvaluation(self.circuit, self.log_weights, rows, dropout)
 
     def moments(
-        self, dropout: Dropout, covariance: CovarianceKind, *, uncertain_leaves: bool, budget: int | None
+        self, dropout: Dropout, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> GraphMoments:
         """Moments of the class likelihoods, exact as far as the budget goes."""
-        return GraphMoments(
-            self.circuit, self.log_weights, dropout, covariance, uncertain_leaves=uncertain_leaves, budget=budget
-        )
+        return GraphMoments(self.circuit, self.log_weights, dropout, covariance, leaves=leaves, budget=budget)
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
         """Moments of every node, likewise."""

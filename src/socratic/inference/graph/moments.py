@@ -16,7 +16,8 @@ from socratic.inference.engine import MomentsOfRows
 from socratic.inference.graph.evaluation import evaluate, gather, values_per_row
 from socratic.inference.graph.masks import Masks, masks_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
-from socratic.inference.graph.sharing import sharing_of
+from socratic.inference.graph.sharing import correlated_leaves, sharing_of
+from socratic.inference.leaf_uncertainty import distinct_rows
 from socratic.inference.results import CovarianceKind, Method
 from socratic.inference.saturation import saturation
 from socratic.memory import gathered_at_a_time
@@ -45,8 +46,8 @@ class GraphMoments:
     log_weights : (E,)
     dropout : Dropout
     covariance : {"exact", "independent", "upper"}
-    uncertain_leaves : bool
-        Whether evaluations are given variances of the leaves.
+    leaves : Tensor (N, L) or (N, L, L), optional
+        Relative variances or covariances of the leaves that evaluations are given, of all rows.
     budget : int, optional
         Terms that may be spent on nodes that share randomness, ``DEFAULT_BUDGET`` by default.
     every_node : bool
@@ -60,7 +61,7 @@ class GraphMoments:
         dropout: Dropout,
         covariance: CovarianceKind = "exact",
         *,
-        uncertain_leaves: bool = False,
+        leaves: Tensor | None = None,
         budget: int | None = None,
         every_node: bool = False,
     ) -> None:
@@ -73,20 +74,19 @@ class GraphMoments:
         self.peaks: list[Tensor] = []
         if covariance != "exact":
             choice = Choice(covariance, f"covariance={covariance!r} was asked for")
-        elif dropout.rate == 0.0 and not uncertain_leaves:
+        elif dropout.rate == 0.0 and leaves is None:
             choice = Choice("tree", "nothing is random: there are no masks and leaves are certain")
         else:
             budget = DEFAULT_BUDGET if budget is None else budget
-            choice = _choose(graph, dropout, masks, uncertain_leaves, budget, every_node)
+            choice = _choose(graph, dropout, masks, leaves, budget, every_node)
         self.method, self.reason, self.plan = choice
         of_moments = 3 * graph.n_nodes if self.plan is None else 7 * graph.n_edges + 2 * self.plan.n_entries
         self.entries_per_row = values_per_row(graph) + of_moments
 
     def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
-        """The moments, given the relative variances (N, L) of uncertain leaves."""
+        """The moments, given the relative variances (N, L) or covariances (N, L, L) of uncertain leaves."""
         values = evaluate(self.graph, self.graph.leaves.log_density(rows), self.log_weights)
-        prior = None if leaves is None else leaves.t()
-        chunk = _Chunk(self.graph, values, self.log_weights, self.odds, prior, self.peaks)
+        chunk = _Chunk(self.graph, values, self.log_weights, self.odds, leaves, self.peaks)
         log_mean = values[self.numbers].t().to(rows.dtype)
         if self.plan is not None:
             return MomentsOfRows(log_mean, chunk.covariances(self.plan))
@@ -97,23 +97,30 @@ class GraphMoments:
 
 
 def _choose(
-    graph: Graph, dropout: Dropout, masks: Masks, uncertain_leaves: bool, budget: int, every_node: bool
+    graph: Graph, dropout: Dropout, masks: Masks, leaves: Tensor | None, budget: int, every_node: bool
 ) -> Choice:
     """Pick the cheapest exact method, or bounds.
 
-    The choice is kept with the graph: it depends on its wiring alone, and on which moments are asked for.
+    The choice is kept with the graph: it depends on its wiring, on which leaves are correlated, and on which moments
+    are asked for.
     """
-    key = ("moments", dropout.masks, dropout.root, every_node, uncertain_leaves, budget)
+    groups = None if leaves is None else correlated_leaves(distinct_rows(leaves))
+    key = ("moments", dropout.masks, dropout.root, every_node, None if groups is None else (*groups.tolist(),), budget)
     if key not in graph.derived:
         while len(graph.derived) >= _KEPT_PLANS:
             graph.derived.pop(next(iter(graph.derived)))  # the oldest
-        graph.derived[key] = _make_choice(graph, masks, uncertain_leaves, budget, every_node=every_node)
+        graph.derived[key] = _make_choice(graph, masks, groups, budget, every_node=every_node)
     choice: Choice = graph.derived[key]
+    if choice.method == "bounds" and leaves is not None and bool((distinct_rows(leaves) < 0).any()):
+        raise ValueError(
+            f"leaf_covariance must be at least 0 where moments are bounds ({choice.reason}), which presume that no two "
+            "nodes are negatively correlated"
+        )
     return choice
 
 
-def _make_choice(graph: Graph, masks: Masks, uncertain_leaves: bool, budget: int, *, every_node: bool) -> Choice:
-    sharing = sharing_of(graph, masks, uncertain_leaves)
+def _make_choice(graph: Graph, masks: Masks, leaf_groups: Tensor | None, budget: int, *, every_node: bool) -> Choice:
+    sharing = sharing_of(graph, masks, leaf_groups)
     if sharing.is_tree:
         return Choice("tree", "no two nodes that meet share anything random: all their covariances are 0")
     try:
@@ -135,7 +142,7 @@ class _Chunk:
         values: Tensor,  # (M, N)
         log_weights: Tensor,  # (E,)
         odds: Tensor,  # (E,) p / q of the masks, 0 without
-        leaves: Tensor | None,  # (L, N) relative variances
+        leaves: Tensor | None,  # (N, L) relative variances, or (N, L, L) covariances
         peaks: list[Tensor],
     ) -> None:
         self.graph, self.values, self.log_weights, self.odds = graph, values, log_weights, odds
@@ -158,7 +165,10 @@ class _Chunk:
         """Relative variances (M, N) of all nodes: without covariances, or with the largest possible ones."""
         graph, levels, n_rows = self.graph, self.graph.levels, self.values.shape[1]
         found = self.values.new_empty(self.values.shape, dtype=self.dtype)
-        found[: graph.n_leaves] = 0.0 if self.leaves is None else self.leaves
+        found[: graph.n_leaves] = 0.0
+        if self.leaves is not None:
+            matrices = self.leaves.ndim == 3
+            found[: graph.n_leaves] = (self.leaves.diagonal(dim1=-2, dim2=-1) if matrices else self.leaves).t()
         for block in levels.blocks:
             for tile in block.tiles(gathered_at_a_time(n_rows, found.device)):
                 numbers = levels.children_of(tile)
@@ -184,8 +194,7 @@ class _Chunk:
         found = share.new_zeros(plan.n_entries, n_rows)
         for item in plan.steps:
             if isinstance(item, LeafStep):
-                assert self.leaves is not None
-                found[item.start : item.stop] = self.leaves[item.leaves.to(device)]
+                found[item.start : item.stop] = self.leaf_pairs(item.leaves.to(device))
                 continue
             width = item.parts.shape[1] if isinstance(item, ProductStep) else 4 * item.entry.shape[1]
             for skip in range(0, item.stop - item.start, size := max(1, gathered_at_a_time(n_rows, device) // width)):
@@ -198,10 +207,18 @@ class _Chunk:
                     weight = gather(share, first) * gather(share, second) * factor.to(share).unsqueeze(-1)
                     total = (weight * (below + (same_mask * odds).unsqueeze(-1) * (1.0 + below))).sum(1)
                 start = item.start + skip
-                found[start : start + len(total)] = total.clamp_max(self.limit)
+                # Means of products are never negative, so that R is at least -1 but for rounding.
+                found[start : start + len(total)] = total.clamp(-1.0, self.limit)
         self._note(found)
         pairs = plan.pairs.to(device)
         return found[pairs.flatten()].view(*pairs.shape, n_rows).movedim(-1, 0)
+
+    def leaf_pairs(self, pairs: Tensor) -> Tensor:
+        """Relative covariances (n, N) of pairs (n, 2) of leaves; each leaf with itself, if only variances are given."""
+        assert self.leaves is not None
+        first, second = pairs.unbind(1)
+        found = self.leaves[:, first] if self.leaves.ndim == 2 else self.leaves[:, first, second]
+        return found.t().clamp(-1.0, self.limit)
 
     def _note(self, found: Tensor) -> None:
         """Remember the largest value, to tell whether any was cut off."""

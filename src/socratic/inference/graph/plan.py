@@ -11,8 +11,10 @@ or, if the sum occurs twice or meets another sum b of its mask group,
 
     R = sum_ij r_ai r_bj R({i, j} + rest) + (p / q) sum_i r_ai r_bi (1 + R({i, i} + rest)).
 
-No variable occurs more than twice in a multiset, so no sum group does. Everything here depends on the wiring alone:
-a plan is made once and evaluated for whole batches, all its terms being non-negative.
+No variable occurs more than twice in a multiset, so no sum group does. A component of leaves alone is therefore a
+pair of one variable, whose R is given: nothing but second moments of the leaves is ever needed. Everything here depends
+on the wiring and on which leaves are correlated: a plan is made once and evaluated for whole batches. Its terms are
+non-negative, unless leaves are negatively correlated.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ class Term(NamedTuple):
 
 
 class LeafStep(NamedTuple):
-    """Entries that are the relative variances of leaves."""
+    """Entries that are the relative covariances of pairs of leaves, or the variance of a leaf that is both."""
 
     start: int
     stop: int
-    leaves: Tensor  # (n,)
+    leaves: Tensor  # (n, 2)
 
 
 class ProductStep(NamedTuple):
@@ -137,12 +139,13 @@ class _Compiler:
         """The shared sources of randomness at or below each node, as bit sets.
 
         Two different nodes depend on one random number only if their ways to it come together, in a node that is met
-        more than once or in the masks of a group: only those are sources.
+        more than once, in the masks of a group or in correlated leaves: only those are sources.
         """
         shared = sharing.shared.tolist()
         source: dict[tuple[str, int], int] = {}
-        groups = zip(self.first_edge, sharing.groups.tolist(), strict=True)
-        group_of = {node: group for node, group in groups if group >= 0}
+        sums = zip(self.first_edge, sharing.groups.tolist(), strict=True)
+        group_of = {node: ("sums", group) for node, group in sums if group >= 0}
+        group_of |= {leaf: ("leaves", group) for leaf, group in enumerate(sharing.leaf_groups.tolist()) if group >= 0}
         if (sum(shared) + len(group_of)) * sum(stochastic) > MOST_BITS:
             raise OverBudgetError("who shares what takes more memory than is allowed, whatever the budget")
         reach = [0] * len(stochastic)
@@ -155,7 +158,7 @@ class _Compiler:
             if shared[node]:
                 bits |= 1 << source.setdefault(("node", node), len(source))
             if node in group_of:
-                bits |= 1 << source.setdefault(("group", group_of[node]), len(source))
+                bits |= 1 << source.setdefault(group_of[node], len(source))
             reach[node] = bits
         return reach
 
@@ -267,8 +270,8 @@ class _Compiler:
         needs |= {entry: list(parts) for parts, entry in self.products.items()}
         depth = _depths(needs, self.n_entries)
         parts_of = {entry: parts for parts, entry in self.products.items()}
-        leaf_of = {entry: component[0] for component, entry in self.entries.items() if entry not in self.terms}
-        kind = {**dict.fromkeys(leaf_of, 0), **dict.fromkeys(parts_of, 1), **dict.fromkeys(self.terms, 2)}
+        leaves_of = {entry: component for component, entry in self.entries.items() if entry not in self.terms}
+        kind = {**dict.fromkeys(leaves_of, 0), **dict.fromkeys(parts_of, 1), **dict.fromkeys(self.terms, 2)}
 
         def key(entry: int) -> tuple[int, int, int]:
             return depth[entry], kind[entry], len(needs.get(entry, ()))
@@ -282,7 +285,7 @@ class _Compiler:
             span = (start, start + len(members))
             start += len(members)
             if what == 0:
-                steps.append(LeafStep(*span, torch.tensor([leaf_of[entry] for entry in members])))
+                steps.append(LeafStep(*span, torch.tensor([leaves_of[entry] for entry in members])))
             elif what == 1:
                 parts = [[number[part] for part in parts_of[entry]] for entry in members]
                 steps.append(ProductStep(*span, torch.tensor(parts)))

@@ -24,22 +24,44 @@ class Sharing:
         several roots, or as a factor of a product that is.
     groups : Tensor (sums,)
         Number of the mask group of each sum that shares its masks with another sum; -1 for the others.
+    leaf_groups : Tensor (L,)
+        Number of the group of each leaf that is correlated with another leaf; -1 for the others.
     """
 
     stochastic: Tensor
     shared: Tensor
     groups: Tensor
+    leaf_groups: Tensor
 
     @property
     def is_tree(self) -> bool:
         """Whether no two different nodes that meet depend on one random number: all their covariances are 0."""
-        return not bool(self.shared.any()) and not bool((self.groups >= 0).any())
+        grouped = bool((self.groups >= 0).any()) or bool((self.leaf_groups >= 0).any())
+        return not bool(self.shared.any()) and not grouped
 
 
-def sharing_of(graph: Graph, masks: Masks, uncertain_leaves: bool) -> Sharing:
-    """Find what is random and what is shared, from the wiring alone."""
+def correlated_leaves(relative: Tensor) -> Tensor:
+    """The groups (L,) of leaves whose relative covariances (N, L, L) link them in some row, -1 for a leaf alone.
+
+    Of variances (N, L) there are none: all leaves are alone.
+    """
+    n_leaves = relative.shape[-1]
+    number = torch.arange(n_leaves, device=relative.device)
+    if relative.ndim == 2:
+        return torch.full_like(number, -1)
+    linked = (relative != 0).any(0) | (number == number.unsqueeze(-1))
+    group, smaller = number, torch.where(linked, number, n_leaves).amin(-1)
+    while not torch.equal(group, smaller):
+        group, smaller = smaller, torch.where(linked, smaller, n_leaves).amin(-1)
+    return _grouped(group)
+
+
+def sharing_of(graph: Graph, masks: Masks, leaf_groups: Tensor | None) -> Sharing:
+    """Find what is random and what is shared, from the wiring and the groups (L,) of uncertain leaves, if they are."""
     stochastic = torch.zeros(graph.n_nodes, dtype=torch.bool, device=graph.device)
-    stochastic[: graph.n_leaves] = uncertain_leaves
+    stochastic[: graph.n_leaves] = leaf_groups is not None
+    if leaf_groups is None:
+        leaf_groups = torch.full((graph.n_leaves,), -1, device=graph.device)
     levels = graph.levels
     first = 0
     for block in levels.blocks:
@@ -55,7 +77,10 @@ def sharing_of(graph: Graph, masks: Masks, uncertain_leaves: bool) -> Sharing:
             children = levels.children_of(block)[shared[block.start : block.stop]]
             shared[children.flatten()] = True
     shared &= stochastic
-    group = masks.group_of_sum
-    sizes = torch.bincount(group.clamp_min(0), weights=(group >= 0).double(), minlength=graph.n_sums)
-    alone = sizes[group.clamp_min(0)] < 2
-    return Sharing(stochastic, shared, group.masked_fill(alone, -1))
+    return Sharing(stochastic, shared, _grouped(masks.group_of_sum), leaf_groups)
+
+
+def _grouped(group: Tensor) -> Tensor:
+    """Numbers of groups, -1 for whoever is alone in one."""
+    sizes = torch.bincount(group.clamp_min(0), weights=(group >= 0).double())
+    return group.masked_fill(sizes[group.clamp_min(0)] < 2, -1)

@@ -83,7 +83,7 @@ class LayeredEngine(Engine):
         dropout: Dropout,
         covariance: CovarianceKind,
         *,
-        uncertain_leaves: bool,  # noqa: ARG002 - makes no difference to layers
+        leaves: Tensor | None,  # noqa: ARG002 - makes no difference to layers
         budget: int | None,
     ) -> LayeredMoments:
         """Moments of the class likelihoods, always exact unless ``covariance`` asks for bounds."""
