@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from examples import digits as example
-from examples import inpainting, rotation
+from examples import inpainting, rotation, three_views
 
 import socratic
+from tests.drawing.test_diagram import needs_dot, svg_texts
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +89,20 @@ def test_missing_halves_are_completed_better_than_by_the_average_digit(
         assert mean < best < sample
     inpainting.draw(digits, circuit, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5_000
+
+
+@needs_dot
+def test_three_views_of_a_circuit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "three-views.svg"
+    monkeypatch.setattr("sys.argv", ["three_views", str(path)])
+    three_views.main()
+    found = socratic.summary(three_views.circuit())
+    assert (found.n_sums, found.n_products, found.n_leaves, found.n_features) == (3, 6, 10, 3)
+    plain, sampled, moments = (picture.source for picture in three_views.views().values())
+    assert [source.count("style=dashed") for source in (plain, sampled, moments)] == [0, 2, 0]
+    assert moments.count("±") == 6  # the three sums, the products above two of them, and the caption
+
+    texts = svg_texts(path.read_text(encoding="utf-8"))
+    assert set(three_views.views()) <= set(texts)
+    stored = Path(__file__).parents[1] / "docs" / "images" / "three-views.svg"
+    assert sorted(texts) == sorted(svg_texts(stored.read_text(encoding="utf-8")))

@@ -19,7 +19,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
-from socratic.drawing.diagram import caption, moments_of
+from socratic.drawing.values import caption, moments_of
 from socratic.families import Bernoulli, Gaussian
 from tests.inference.graph.random_graphs import random_roots, random_rows
 from tests.oracles import enumerate_masks
@@ -29,7 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 needs_dot = pytest.mark.skipif(
     shutil.which("dot") is None, reason="the program dot is missing: install Graphviz, e.g. apt-get install graphviz"
 )
-NODE = re.compile(r'^\tn(?P<number>\d+) \[label="(?P<label>.*?)" fillcolor', re.MULTILINE)
+NODE = re.compile(r'^\tn(?P<number>\d+) \[label="(?P<label>.*?)" (?P<grey>color=.*?)?fillcolor', re.MULTILINE)
+EDGE = re.compile(r"^\tn(?P<parent>\d+) -> n(?P<child>\d+)(?: \[(?P<style>.*)\])?$", re.MULTILINE)
 
 
 def small(dtype: torch.dtype = torch.float64) -> Graph:
@@ -84,6 +85,45 @@ def test_values_are_those_of_enumeration(shape: str, masks: str, root_dropout: b
         assert float(spread or "0") == pytest.approx(deviation[number], rel=6e-3, abs=1e-9)
 
 
+@pytest.mark.parametrize(("masks", "root_dropout"), [("edge", False), ("unit", True)])
+@pytest.mark.parametrize("shape", ["tree", "structured", "crossing"])
+def test_a_sampled_mask_is_that_of_a_pass(shape: str, masks: str, root_dropout: bool) -> None:
+    graph = Graph(random_roots(shape, 12), dtype=torch.float64)
+    x = random_rows(1, graph.n_features, 3)
+    for seed in range(5):
+        settings = {"dropout": 0.4, "masks": masks, "root_dropout": root_dropout, "seed": seed}
+        source = socratic.draw(graph, x, **settings).source
+        (passed,) = socratic.sample_log_likelihoods(graph, x, n_passes=1, **settings)
+        edges = [(int(match["parent"]), int(match["child"]), match["style"] or "") for match in EDGE.finditer(source)]
+        children = {number: [edge for edge in edges if edge[0] == number] for number in range(graph.n_nodes)}
+        values: list[float] = []
+        for number, node in enumerate(graph.nodes):  # by hand, without what is dashed; children come first
+            kept = [0.0 if "dashed" in style else values[child] for _, child, style in children[number]]
+            if isinstance(node, Leaf):
+                values.append(math.exp(node.log_density(x[0].tolist())))
+            else:
+                values.append(math.prod(kept) if isinstance(node, Product) else float(np.dot(node.weights, kept)))
+        assert [float(lines[-1]) for lines in labels(source).values()] == pytest.approx(values, rel=6e-3)
+        used, waiting = set(), graph.root_numbers.tolist()
+        while waiting:
+            used.add(number := waiting.pop())
+            waiting += [child for _, child, style in children[number] if "dashed" not in style]
+        grey = {int(match["number"]) for match in NODE.finditer(source) if match["grey"]}
+        assert grey == set(range(graph.n_nodes)) - used
+        assert [values[number] for number in graph.root_numbers] == pytest.approx(passed[0].exp().tolist())
+
+
+def test_a_mask_that_drops_everything() -> None:
+    lines = labels(socratic.draw(small(), [21.0, 0.0], dropout=0.999, root_dropout=True, seed=0).source)
+    assert [lines[number][-1] for number in small().root_numbers.tolist()] == ["0", "0"]
+
+
+def test_without_dropout_there_are_values_alone() -> None:
+    source = socratic.draw(small(), [21.0, 0.0], dropout=0.0).source
+    assert "values without dropout" in source
+    assert "±" not in source
+
+
 def test_bounds_are_a_range() -> None:
     graph = socratic.rat_spn(4, 1, n_sums=5, n_leaves=5, depth=2, n_repetitions=1).double().to_graph()
     moments = socratic.node_moments(graph, torch.zeros(1, 4), budget=0)
@@ -94,7 +134,7 @@ def test_bounds_are_a_range() -> None:
         math.exp(moments.log_mean[0, root].item()) * math.sqrt(side[0, root].item()) for side in moments.variance_bounds
     )
     assert shown.endswith(f"± ({lower:.3g} to {upper:.3g})")
-    assert caption(moments, torch.zeros(4), ["a", "b", "c", "d"])[-1] == "bounds: bounds of the deviation"
+    assert caption(moments)[-1] == "bounds: bounds of the deviation"
 
 
 def test_a_row_is_named_and_may_miss_values() -> None:
@@ -199,6 +239,10 @@ def test_large_circuits_are_referred_to_the_summary() -> None:
 
 
 def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="seed draws one pass, which needs a row; pass x"):
+        socratic.draw(small(), seed=0)
+    with pytest.raises(ValueError, match="seed must be"):
+        socratic.draw(small(), [21.0, 0.0], seed=-1)
     with pytest.raises(ValueError, match=r"x must be one row.*got \(2, 2\)"):
         socratic.draw(small(), torch.zeros(2, 2))
     with pytest.raises(ValueError, match="one column for each feature"):

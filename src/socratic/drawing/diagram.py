@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,16 @@ from socratic.circuit import Circuit, Graph, Leaf, Sum
 from socratic.circuit.nodes import children_of
 from socratic.drawing.picture import Picture
 from socratic.drawing.summary import summary
-from socratic.errors import check_choice, check_rate
-from socratic.inference import NodeMoments, node_moments
-from socratic.inference.dropout import MASK_KINDS, MaskKind
+from socratic.drawing.values import NodeValues, over_masks, under_one_mask
+from socratic.errors import check_count
+from socratic.inference.dropout import Dropout, MaskKind
 
 MAX_NODES = 200
 """Nodes of the largest circuit that is drawn: beyond, nobody can read it."""
 _MAX_NAMES = 6
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _STYLES = {"Sum": ("ellipse", "#dbe9f6"), "Product": ("ellipse", "#fde9d0"), "Leaf": ("box", "#eeeeee")}
+_GREY = {"color": "#aaaaaa", "fontcolor": "#aaaaaa"}
 
 
 def draw(
@@ -32,6 +32,7 @@ def draw(
     dropout: float = 0.2,
     masks: MaskKind = "edge",
     root_dropout: bool = False,
+    seed: int | None = None,
     feature_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Picture:
@@ -46,6 +47,9 @@ def draw(
         dropout masks.
     dropout, masks, root_dropout
         What the masks are; see :func:`socratic.tdi`. They matter with ``x`` only.
+    seed : int, optional
+        Show one pass of Monte Carlo dropout instead, the first that :func:`socratic.sample_log_likelihoods` draws with
+        this seed: the values of that pass, what it drops dashed, what no root uses any more grey. Needs ``x``.
     feature_names, class_names : sequences of str, optional
         Names of the V columns and of the C classes.
 
@@ -59,8 +63,11 @@ def draw(
     except ImportError as error:
         raise ImportError('draw needs graphviz; install it with: pip install "socratic[draw]"') from error
 
-    check_choice("masks", masks, MASK_KINDS)
-    dropout = check_rate("dropout", dropout)
+    masked = Dropout.check(dropout, masks, root_dropout)
+    if seed is not None:
+        check_count("seed", seed, minimum=0)
+        if x is None:
+            raise ValueError("seed draws one pass, which needs a row; pass x")
     n_nodes = summary(circuit, methods=False).n_nodes
     if n_nodes > MAX_NODES:
         raise ValueError(
@@ -71,10 +78,7 @@ def draw(
     features = _names("feature_names", feature_names, [f"x{number}" for number in range(graph.n_features)])
     classes = _names("class_names", class_names, [f"class {number}" for number in range(graph.n_classes)])
     row = None if x is None else _one_row(x)
-    moments = None
-    if row is not None:
-        with torch.no_grad():
-            moments = node_moments(graph, row, dropout=dropout, masks=masks, root_dropout=root_dropout)
+    shown = NodeValues() if row is None else _values(graph, row, masked, seed)
 
     diagram = graphviz.Digraph(
         "circuit",
@@ -82,8 +86,9 @@ def draw(
         node_attr={"fontname": "Helvetica", "fontsize": "11", "style": "filled", "margin": "0.08,0.04"},
         edge_attr={"fontname": "Helvetica", "fontsize": "10", "arrowsize": "0.6"},
     )
-    if moments is not None and row is not None:
-        diagram.attr(label=_label(caption(moments, row[0], features)))
+    if row is not None:
+        named = zip(features, row[0].tolist(), strict=True)
+        diagram.attr(label=_label([_listed([name + _value(value) for name, value in named]), *shown.caption]))
     nodes = graph.nodes
     number_of = {id(node): number for number, node in enumerate(nodes)}
     roots = graph.root_numbers.tolist()
@@ -95,14 +100,15 @@ def draw(
             lines += [features[node.variable] + value, node.distribution.describe()]
         else:
             lines += ["+" if isinstance(node, Sum) else _TIMES, _scope_names(scope, features)]
-        if moments is not None:
-            lines.append(moments_of(moments, number))
+        lines += shown.texts[number : number + 1]  # none without a row
+        grey = _GREY if number in shown.unused else {}
         shape, colour = _STYLES[type(node).__name__]
-        outline = "2" if own else "1"
-        diagram.node(f"n{number}", _label(lines), shape=shape, fillcolor=colour, penwidth=outline)
+        fill = "white" if grey else colour
+        diagram.node(f"n{number}", _label(lines), shape=shape, fillcolor=fill, penwidth="2" if own else "1", **grey)
         for place, child in enumerate(children_of(node)):
             weight = f"{node.weights[place]:.3g}" if isinstance(node, Sum) else None
-            diagram.edge(f"n{number}", f"n{number_of[id(child)]}", weight)
+            style = {**_GREY, "style": "dashed"} if (number, place) in shown.dropped else grey
+            diagram.edge(f"n{number}", f"n{number_of[id(child)]}", weight, **style)
     return Picture(str(diagram.source))
 
 
@@ -112,6 +118,11 @@ def _names(argument: str, given: Sequence[str] | None, default: list[str]) -> li
     if len(given) != len(default):
         raise ValueError(f"{argument} must hold {len(default)} names; got {len(given)}")
     return [str(name) for name in given]
+
+
+@torch.no_grad()
+def _values(graph: Graph, row: torch.Tensor, dropout: Dropout, seed: int | None) -> NodeValues:
+    return over_masks(graph, row, dropout) if seed is None else under_one_mask(graph, row, dropout, seed)
 
 
 def _one_row(x: Any) -> torch.Tensor:
@@ -135,40 +146,6 @@ def _scope_names(scope: int, features: Sequence[str]) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + more
-
-
-def caption(moments: NodeMoments, row: torch.Tensor, features: Sequence[str]) -> list[str]:
-    """The lines below a picture: the row, and how the moments were computed."""
-    values = _listed([name + _value(value) for name, value in zip(features, row.tolist(), strict=True)])
-    roots = ", roots too" if moments.root_dropout else ""
-    kind = "bounds of the deviation" if moments.method == "bounds" else "exact"
-    return [
-        values,
-        f"mean ± standard deviation over masks: dropout {moments.dropout:g}, {moments.masks} masks{roots}",
-        f"{moments.method}: {kind}",
-    ]
-
-
-def moments_of(moments: NodeMoments, number: int) -> str:
-    """Mean and standard deviation of a node; of bounds the range of the deviation."""
-    log_mean = moments.log_mean[0, number].item()
-    lower, upper = (
-        _exp(log_mean + 0.5 * math.log(variance)) if (variance := side[0, number].item()) > 0.0 else "0"
-        for side in moments.variance_bounds
-    )
-    if upper == "0":
-        return _exp(log_mean)
-    return f"{_exp(log_mean)} ± {lower if lower == upper else f'({lower} to {upper})'}"
-
-
-def _exp(logarithm: float) -> str:
-    """Three digits of a number of any size, from its logarithm."""
-    if logarithm == -math.inf:
-        return "0"
-    if abs(logarithm) < 700:
-        return f"{math.exp(logarithm):.3g}"
-    # Beyond, the exponent would be longer than the rest, and too large for decimals.
-    return f"{Decimal(logarithm).exp():.3g}" if abs(logarithm) < 1e6 else f"exp({logarithm:.3g})"
 
 
 def _label(lines: Sequence[str]) -> Any:
