@@ -37,7 +37,7 @@ def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.C
     assert found.tags.count("svg") == 4
     assert found.tags.count("table") == 1
     assert found.tags.count("img") >= 24
-    for name in ("TDI, as published", "TDI, exact, unit masks", "Monte Carlo, 100 passes", "log p(x)"):
+    for name in ("TDI, independent", "TDI, exact, unit masks", "Monte Carlo, 100 passes", "log p(x)"):
         assert name in output
         assert name in text
     assert "prefers-color-scheme: dark" in text

@@ -189,7 +189,7 @@ def methods_of(model: CircuitClassifier, seed: int) -> list[Method]:
 
     return [
         Method("no dropout", plain),
-        Method("TDI, as published", expanded(covariance="independent")),
+        Method("TDI, independent", expanded(covariance="independent")),
         Method("TDI, exact, edge masks", expanded(masks="edge")),
         Method("TDI, exact, unit masks", expanded(masks="unit")),
         Method(f"Monte Carlo, {N_PASSES} passes", sampled),

@@ -133,7 +133,7 @@ def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: T
     """Second-order expansion of the posterior around the mean likelihoods.
 
     With shares pi of the mean likelihoods and relative covariance R (the ratio formula of Seltman, 2018, with
-    the covariance of numerator and denominator; equations 15 and 16 of the TDI paper):
+    the covariance of numerator and denominator; equations 13 and 14 of the TDI paper):
 
         mean_i = pi_i (1 - (R pi)_i + pi' R pi)
         var_i  = pi_i^2 (R_ii - 2 (R pi)_i + pi' R pi)
