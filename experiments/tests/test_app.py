@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from experiments.tests.data.databases import picture, write_database
 
 from socratic_experiments.app import _changes, _options, main
 from socratic_experiments.records import read_records
@@ -115,6 +116,34 @@ def test_mistakes(
     outcome = experiment(*arguments)
     assert outcome.code == 2
     assert message in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["cinic", "lsun", "svhn-extra"])
+def test_a_set_that_is_missing_is_one_line_that_says_how_to_get_it(experiment: Run, name: str, tmp_path: Path) -> None:
+    outcome = experiment("ood", "--train", "digits", "--unknown", name, "--data", tmp_path, "-o", tmp_path / "out")
+    assert outcome.code == 2
+    assert f"no test images of '{name}' in {tmp_path}: looked for a folder {name}" in outcome.err
+    assert ", as this does: " in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_lsun_is_met(experiment: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, category in enumerate(("bedroom", "tower")):
+        images = [picture((number, 90 * place, 200 - number)) for number in range(0, 200, 10)]
+        write_database(tmp_path / "LSUN" / f"{category}_val_lmdb", images)
+    arguments = ["ood", "--train", "digits", "--unknown", "LSUN", "--data", tmp_path, "-o", tmp_path / "out"]
+    small = ["--images", "25", "--models", "MLP", "--passes", "2", "--set", "MLP.n_epochs=1"]
+    assert experiment(*arguments, *small).code == 0
+    records = read_records(tmp_path / "out" / "ood-digits")
+    assert {"digits", "lsun"} <= {record.get("set") for record in records}
+    assert "LSUN" in (tmp_path / "out" / "ood-digits" / "index.html").read_text()
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+    outcome = experiment(*arguments, *small, "--seeds", "1")
+    assert outcome.code == 2
+    assert outcome.err.strip().endswith(
+        'reading LSUN needs lmdb; install it with: pip install "socratic-experiments[lsun]"'
+    )
     assert len(outcome.err.strip().splitlines()) == 1
 
 

@@ -8,7 +8,16 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["DataFileError", "ModelFileError", "check_choice", "check_count", "check_number", "check_rate"]
+__all__ = [
+    "DataFileError",
+    "MissingExtraError",
+    "ModelFileError",
+    "check_choice",
+    "check_count",
+    "check_number",
+    "check_rate",
+    "import_extra",
+]
 
 
 class ModelFileError(ValueError):
@@ -31,8 +40,8 @@ _PACKAGES = {"PIL": "Pillow"}
 """Packages that are installed by another name than they are imported by."""
 
 
-def import_extra(module: str, extra: str, what: str) -> Any:
-    """The module of a package that comes with an extra of socratic.
+def import_extra(module: str, extra: str, what: str, distribution: str = "socratic") -> Any:
+    """The module of a package that comes with an extra.
 
     Parameters
     ----------
@@ -42,13 +51,15 @@ def import_extra(module: str, extra: str, what: str) -> Any:
         The extra that brings it.
     what : str
         What needs it, for the message.
+    distribution : str
+        Whose extra it is.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = _PACKAGES.get(module.partition(".")[0], module.partition(".")[0])
         raise MissingExtraError(
-            f'{what} needs {package}; install it with: pip install "socratic[{extra}]"', name=package
+            f'{what} needs {package}; install it with: pip install "{distribution}[{extra}]"', name=package
         ) from error
 
 

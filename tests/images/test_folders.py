@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from socratic.errors import DataFileError
-from socratic.images import load_image_folder
-from socratic.images.folders import find_images, read_images
+from socratic.images import EncodedImage, load_image_folder, read_images
+from socratic.images.folders import find_images
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(256, size=(6, 5, 4, 3), dtype=np.uint8)
@@ -54,6 +54,33 @@ def test_subfolders_are_classes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.images, COLOUR[[4, 5, 2, 1, 0, 3]])
     assert found.labels.tolist() == [0, 1, 1, 2, 2, 3]
     assert found.name == "set"
+
+
+def test_files_in_memory_are_read_like_those_of_a_folder(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{place}.png", COLOUR[place]) for place in range(3)]
+    files = [EncodedImage(f"archive, {path.name}", path.read_bytes()) for path in paths]
+    np.testing.assert_array_equal(read_images(files), COLOUR[:3])
+    np.testing.assert_array_equal(
+        read_images([files[0], paths[1]], (3, 3), resize=True), read_images(paths[:2], (3, 3), resize=True)
+    )
+    broken = EncodedImage("archive, 7.png", files[0].content[:50])
+    with pytest.raises(DataFileError, match=r"^archive, 7\.png is damaged or no image \(.*\); replace or remove it$"):
+        read_images([files[0], broken], n_channels=3)
+
+
+def test_what_may_not_be_read_is_named(ordinary_folder: Path) -> None:
+    folder = ordinary_folder / "a"
+    folder.mkdir()
+    content = encoded(COLOUR[0], "PNG")
+    (folder / "1.png").write_bytes(content)
+    (folder / "2.png").write_bytes(content)
+    (folder / "2.png").chmod(0)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*2\.png"):
+        load_image_folder(ordinary_folder)
+    (ordinary_folder / "b").mkdir()
+    (ordinary_folder / "b").chmod(0)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*b'"):
+        load_image_folder(ordinary_folder)
 
 
 def test_a_flat_folder_has_one_class(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit with its code: 0, 2 for a mistake of the user, 130 when interrupted."""
     try:
         sys.exit(app(arguments, prog_name="socratic-experiments", standalone_mode=False))
-    except (UsageError, ValueError, OSError, MemoryError) as error:
+    except (UsageError, ValueError, OSError, MemoryError, ImportError) as error:
         complain(error.format_message() if isinstance(error, UsageError) else error)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from socratic.errors import check_choice
 from socratic.files import replacing
 from socratic.images import Images
 from socratic_experiments.circuits import CircuitModel, train_circuit
-from socratic_experiments.data import like, load_images
+from socratic_experiments.data import at_most, like, load_images
 from socratic_experiments.measures import accuracy_of
 from socratic_experiments.methods import Model, methods_for
 from socratic_experiments.networks import NetworkModel, train_networks
@@ -110,26 +110,21 @@ class Workbench:
             raise ValueError(f"n_train must leave images of every class; none of class {absent[0]} is left")
         height, width, channels = whole.images.shape[1:]
         unknown = [
-            like(load_images(name, data, "test", size=(height, width)), height, width, channels)
+            like(
+                load_images(name, data, "test", size=(height, width), limit=settings.n_images), height, width, channels
+            )
             for name in settings.unknown
         ]
         names = [images.name.lower() for images in (whole, *unknown)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"unknown must name sets besides the training set, each once; got {name!r} twice")
-
-        def some(images: Images) -> Images:
-            if settings.n_images is None or settings.n_images >= len(images):
-                return images
-            # Spread over the whole set: folders of images come class by class.
-            return images.take(np.linspace(0, len(images) - 1, settings.n_images).astype(int))
-
         return cls(
             settings,
             whole.take(order[n_held_out:]),
             whole.take(order[:n_held_out]),
-            some(test),
-            tuple(some(images) for images in unknown),
+            at_most(test, settings.n_images),
+            tuple(unknown),
             test,
             n_classes,
             folder,

@@ -72,7 +72,42 @@ def cifar10() -> dict[str, bytes]:
     return {**files, "test_batch": batch_of(0), "batches.meta": b"not read", "readme.html": b"not read"}
 
 
+def as_published(number: int) -> bytes:
+    """The batch of CIFAR-100 with all its entries, coarse labels among them."""
+    pixels, fine = PIXELS + np.uint8(number), [10, 99, 0, 7]
+    batch = Pickle().raw(b"}q\0(").text(b"filenames").raw(b"](")
+    for place in range(len(pixels)):
+        batch.text(b"image_%d.png" % place)
+    batch.raw(b"e").text(b"batch_label").text(b"training batch 1 of 1")
+    for name, labels in ((b"fine_labels", fine), (b"coarse_labels", [1, 19, 0, 2])):
+        batch.text(name).raw(b"](")
+        for label in labels:
+            batch.number(label)
+        batch.raw(b"e")
+    return batch.text(b"data").array(pixels.shape, pixels.tobytes()).raw(b"u").end()
+
+
+def binary(pixels: np.ndarray, *labels: list[int]) -> bytes:
+    """A batch of the binary version: one list of labels for CIFAR-10, coarse and fine ones for CIFAR-100."""
+    return np.column_stack([*(np.array(values, dtype=np.uint8) for values in labels), pixels]).tobytes()
+
+
+def cifar10_binary() -> dict[str, bytes]:
+    names = ("test_batch.bin", *(f"data_batch_{number}.bin" for number in range(1, 6)))
+    files = {name: binary(PIXELS + np.uint8(number), [number] * 4) for number, name in enumerate(names)}
+    return {**files, "batches.meta.txt": b"not read", "readme.html": b"not read"}
+
+
+def cifar100_binary() -> dict[str, bytes]:
+    return {
+        "train.bin": binary(PIXELS + np.uint8(1), [19] * 4, [99] * 4),
+        "test.bin": binary(PIXELS, [1, 19, 0, 2], [10, 99, 0, 7]),
+        "fine_label_names.txt": b"not read",
+    }
+
+
 def cifar100() -> dict[str, bytes]:
+    """With fine labels only."""
     return {"train": batch_of(99, b"fine_labels"), "test": batch_of(0, b"fine_labels"), "meta": b"not read"}
 
 

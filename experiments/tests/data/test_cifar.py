@@ -10,8 +10,12 @@ from experiments.tests.data.batches import (
     LABELS,
     PIXELS,
     as_images,
+    as_published,
+    binary,
     cifar10,
+    cifar10_binary,
     cifar100,
+    cifar100_binary,
     python2,
     python3,
     write,
@@ -82,13 +86,74 @@ def test_coarse_labels_are_not_taken(tmp_path: Path) -> None:
     assert load_cifar(path).labels.tolist() == [10, 20, 30, 40]
 
 
+def test_cifar_100_as_published(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "cifar-100-python", {"train": as_published(1), "test": as_published(0)})
+    for split, number in (("train", 1), ("test", 0)):
+        found = load_cifar(folder, split)
+        np.testing.assert_array_equal(found.images, as_images(PIXELS + np.uint8(number)))
+        assert found.labels.tolist() == [10, 99, 0, 7]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
+def test_the_binary_version_is_read_like_the_other(tmp_path: Path, packed: bool) -> None:
+    for name, files in (("cifar-10", cifar10_binary()), ("cifar-100", cifar100_binary())):
+        path = tmp_path / f"{name}-binary.tar.gz"
+        write_archive(path, files) if packed else write_folder(path, files)
+    ten = load_cifar(tmp_path / "cifar-10-binary.tar.gz", "train")
+    np.testing.assert_array_equal(ten.images, as_images(np.concatenate([PIXELS + np.uint8(n) for n in range(1, 6)])))
+    assert ten.labels.tolist() == [n for n in range(1, 6) for _ in range(4)]
+    assert ten.images.flags.c_contiguous
+    assert ten.images.flags.writeable
+    hundred = load_cifar(tmp_path / "cifar-100-binary.tar.gz", "test")
+    np.testing.assert_array_equal(hundred.images, as_images(PIXELS))
+    assert hundred.labels.tolist() == [10, 99, 0, 7]
+    assert hundred.labels.dtype == np.int64
+    assert load_cifar(tmp_path / "cifar-100-binary.tar.gz", "train").labels.tolist() == [99] * 4
+
+
+def test_one_binary_batch_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.bin", cifar100_binary()["test.bin"])
+    assert load_cifar(path).labels.tolist() == load_cifar(path, "test").labels.tolist() == [10, 99, 0, 7]
+    with pytest.raises(
+        ValueError, match=r"split must fit the batch; .*test\.bin is a batch of the test split, got 'tr"
+    ):
+        load_cifar(path, "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "damaged or no CIFAR batch: 0 bytes are no whole number of images"),
+        (binary(PIXELS, LABELS)[:-1], "damaged or no CIFAR batch: 12291 bytes are no whole number of images with"),
+        (binary(PIXELS, LABELS) + b"x", "damaged or no CIFAR batch: 12293 bytes"),
+        (python2(), r"damaged or no CIFAR batch: \d+ bytes"),
+        (binary(PIXELS, [1, 2, 3, 10]), "no CIFAR batch: labels must hold whole numbers from 0 to 9; found 10"),
+        (binary(PIXELS, LABELS, [1, 2, 3, 100]), "no CIFAR batch: fine_labels must hold .* from 0 to 99; found 100"),
+    ],
+    ids=["empty", "cut short", "too long", "pickle", "label", "fine label"],
+)
+def test_other_binary_contents_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataFileError, match=rf"batch\.bin is {message}"):
+        load_cifar(write(tmp_path / "batch.bin", content))
+
+
+def test_coarse_labels_alone_are_refused(tmp_path: Path) -> None:
+    content = python2(name=b"coarse_labels")
+    with pytest.raises(
+        DataFileError, match="no CIFAR batch: none of the entries 'labels', 'fine_labels'; name a batch"
+    ):
+        load_cifar(write(tmp_path / "train", content))
+
+
 def test_missing_batches_are_named(tmp_path: Path) -> None:
     files = cifar10()
     del files["data_batch_2"], files["data_batch_4"], files["test_batch"]
     for path in (write_folder(tmp_path / "folder", files), write_archive(tmp_path / "file.tar.gz", files)):
         with pytest.raises(FileNotFoundError, match=r"is incomplete: data_batch_2, data_batch_4 missing; download"):
             load_cifar(path, "train")
-        with pytest.raises(FileNotFoundError, match=r"no test batches of CIFAR in .*: looked for test_batch or test$"):
+        with pytest.raises(
+            FileNotFoundError, match=r"no test batches of CIFAR in .*: looked for test_batch or test or test_"
+        ):
             load_cifar(path, "test")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,32 @@ def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataFileError, match=r"file\.mat is damaged or no MATLAB file that scipy reads \(.*\); "):
         load_svhn(path)
+
+
+def test_images_of_further_files_follow(tmp_path: Path) -> None:
+    train = write(tmp_path / "train_32x32.mat", {"X": X, "y": Y}, do_compression=True)
+    extra = write(tmp_path / "extra_32x32.mat", {"X": 255 - X[..., :3], "y": Y[:3] % 10 + 1})
+    found = load_svhn(train, extra)
+    np.testing.assert_array_equal(found.images, np.concatenate([PIXELS, 255 - PIXELS[:3]]))
+    assert found.images.flags.c_contiguous
+    assert found.labels.tolist() == [1, 0, 9, 0, 2, 1, 0]
+    assert found.name == "train_32x32"
+    with pytest.raises(FileNotFoundError, match=r"no SVHN file at .*more\.mat"):
+        load_svhn(train, tmp_path / "more.mat")
+    extra.write_bytes(extra.read_bytes()[:5000])
+    with pytest.raises(DataFileError, match=r"extra_32x32\.mat is no SVHN file: the variable 'y' is missing"):
+        load_svhn(train, extra)
+
+
+def test_memory_is_that_of_the_result_and_of_one_file(tmp_path: Path) -> None:
+    many, n_files = np.tile(X, 100), 6
+    paths = [write(tmp_path / f"{place}.mat", {"X": many, "y": np.tile(Y.ravel(), 100)}) for place in range(n_files)]
+    tracemalloc.start()
+    try:
+        assert load_svhn(*paths).images.nbytes == n_files * many.nbytes
+        assert tracemalloc.get_traced_memory()[1] < (n_files + 2.2) * many.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

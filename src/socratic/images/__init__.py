@@ -1,8 +1,8 @@
 """Images: folders of files, and how pixels become the variables of a circuit."""
 
 from socratic.images.augmentation import Augmentation
-from socratic.images.folders import load_image_folder
+from socratic.images.folders import EncodedImage, load_image_folder, read_images
 from socratic.images.labelled import Images
 from socratic.images.pixels import PixelEncoder
 
-__all__ = ["Augmentation", "Images", "PixelEncoder", "load_image_folder"]
+__all__ = ["Augmentation", "EncodedImage", "Images", "PixelEncoder", "load_image_folder", "read_images"]

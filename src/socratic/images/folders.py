@@ -1,13 +1,15 @@
-"""Folders of images, one subfolder a class: CINIC-10, LSUN exports, or your own."""
+"""Folders of images, one subfolder a class: CINIC-10, or your own."""
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -107,8 +109,30 @@ def find_images(path: str | os.PathLike[str], split: str | None = None, *, by_cl
     return ImageFiles(paths, labels.astype(np.int64), tuple(entry.name for entry in classes))
 
 
+@dataclass(frozen=True)
+class EncodedImage:
+    """An image file in memory, such as one out of a database or an archive.
+
+    Attributes
+    ----------
+    name : str
+        Where it comes from, for messages.
+    content : bytes
+        What a file of it would hold.
+    """
+
+    name: str
+    content: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ImageSource: TypeAlias = Path | EncodedImage
+
+
 def read_images(
-    paths: Sequence[Path],
+    sources: Sequence[ImageSource],
     size: tuple[int, int] | None = None,
     *,
     resize: bool = False,
@@ -119,7 +143,8 @@ def read_images(
 
     Parameters
     ----------
-    paths : sequence of Path
+    sources : sequence of Path or EncodedImage
+        Where the files lie, or the files themselves.
     size : tuple of int, optional
         Height and width; by default those of the first image.
     resize : bool
@@ -132,8 +157,8 @@ def read_images(
     # Set here, once: filters are shared by all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("error", _pillow().DecompressionBombWarning)
-        n_channels = n_channels or (1 if _all_grey(pool, paths) else 3)
-        return _read_all(pool, paths, n_channels, size, resize, remedy)
+        n_channels = n_channels or (1 if _all_grey(pool, sources) else 3)
+        return _read_all(pool, sources, n_channels, size, resize, remedy)
 
 
 def _pillow() -> Any:
@@ -167,9 +192,14 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _images_below(folder: Path) -> Iterable[Path]:
-    for place, subfolders, names in os.walk(folder):
+    # Without onerror, a folder that may not be read would count as empty.
+    for place, subfolders, names in os.walk(folder, onerror=_fail):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         yield from _images_in(Path(place, name) for name in names)
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _images_in(paths: Iterable[Path]) -> list[Path]:
@@ -177,68 +207,71 @@ def _images_in(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in found if path.is_file())
 
 
-def _all_grey(pool: ThreadPoolExecutor, paths: Sequence[Path]) -> bool:
-    chunks = (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK))
+def _all_grey(pool: ThreadPoolExecutor, sources: Sequence[ImageSource]) -> bool:
+    chunks = (sources[start : start + _CHUNK] for start in range(0, len(sources), _CHUNK))
     return all(grey for chunk in chunks for grey in list(pool.map(_is_grey, chunk)))
 
 
 def _read_all(
     pool: ThreadPoolExecutor,
-    paths: Sequence[Path],
+    sources: Sequence[ImageSource],
     n_channels: int,
     size: tuple[int, int] | None,
     resize: bool,
     remedy: str,
 ) -> np.ndarray:
-    height, width = size or _decode(paths[0], n_channels, None).shape[:2]
-    shape = (len(paths), height, width, n_channels)
+    height, width = size or _decode(sources[0], n_channels, None).shape[:2]
+    shape = (len(sources), height, width, n_channels)
     try:
         output = np.empty(shape, dtype=np.uint8)
     except MemoryError as error:
         raise DataFileError(
-            f"{len(paths)} images such as {paths[0]}, {height} x {width} pixels, do not fit into memory; "
+            f"{len(sources)} images such as {sources[0]}, {height} x {width} pixels, do not fit into memory; "
             "pass a smaller size=(H, W) or a limit to load_image_folder"
         ) from error
 
     def read(place: int) -> tuple[int, ...]:
-        image = _decode(paths[place], n_channels, size if resize else None)
+        image = _decode(sources[place], n_channels, size if resize else None)
         if image.shape == output.shape[1:]:
             output[place] = image
         return image.shape
 
-    expected = f"{paths[0]} has" if size is None else "expected are"
-    for start in range(0, len(paths), _CHUNK):
-        places = range(start, min(start + _CHUNK, len(paths)))
+    expected = f"{sources[0]} has" if size is None else "expected are"
+    for start in range(0, len(sources), _CHUNK):
+        places = range(start, min(start + _CHUNK, len(sources)))
         for place, (found_height, found_width, _) in zip(places, pool.map(read, places), strict=True):
             if (found_height, found_width) != (height, width):
                 raise DataFileError(
-                    f"all images must have one size; {expected} {height} x {width} pixels, {paths[place]} has "
+                    f"all images must have one size; {expected} {height} x {width} pixels, {sources[place]} has "
                     f"{found_height} x {found_width}: {remedy}"
                 )
     return output
 
 
-def _is_grey(path: Path) -> bool:
-    return _with_image(path, lambda image: image.mode in _GREY)
+def _is_grey(source: ImageSource) -> bool:
+    return _with_image(source, lambda image: image.mode in _GREY)
 
 
-def _decode(path: Path, n_channels: int, size: tuple[int, int] | None) -> np.ndarray:
+def _decode(source: ImageSource, n_channels: int, size: tuple[int, int] | None) -> np.ndarray:
     """The image (H, W, C) of a file, upright and resized."""
-    return _with_image(path, lambda image: _pixels(image, n_channels, size))
+    return _with_image(source, lambda image: _pixels(image, n_channels, size))
 
 
-def _with_image(path: Path, use: Callable[[Any], Any]) -> Any:
+def _with_image(source: ImageSource, use: Callable[[Any], Any]) -> Any:
     pillow = _pillow()
+    file = source if isinstance(source, Path) else io.BytesIO(source.content)
     try:
-        with pillow.open(path, formats=_FORMATS) as image:
+        with pillow.open(file, formats=_FORMATS) as image:
             return use(image)
+    except PermissionError:
+        raise
     except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
         raise DataFileError(
-            f"{path} declares more pixels than can be unpacked safely ({error}); remove it, or raise "
+            f"{source} declares more pixels than can be unpacked safely ({error}); remove it, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS if you trust it"
         ) from error
     except Exception as error:  # a damaged file can make Pillow raise almost anything
-        raise DataFileError(f"{path} is damaged or no image ({error}); replace or remove it") from error
+        raise DataFileError(f"{source} is damaged or no image ({error}); replace or remove it") from error
 
 
 def _pixels(image: Any, n_channels: int, size: tuple[int, int] | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100, the "python version": pickled batches, unpacked or in the archive they come in."""
+"""CIFAR-10 and CIFAR-100, the python and the binary version, unpacked or in the archive they come in."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from socratic.images import Images
 from socratic_experiments.data.idx import open_packed
 from socratic_experiments.data.pickles import read_pickle, to_array
 
-# For each split, the batches of CIFAR-10 or those of CIFAR-100.
+_BINARY = ".bin"
+_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
+# For each split, the batches of CIFAR-10 or those of CIFAR-100, and both again in the binary version.
 _BATCHES = {
-    "train": (tuple(f"data_batch_{number}" for number in range(1, 6)), ("train",)),
-    "test": (("test_batch",), ("test",)),
+    "train": (_TRAIN, ("train",), tuple(f"{name}{_BINARY}" for name in _TRAIN), (f"train{_BINARY}",)),
+    "test": (("test_batch",), ("test",), (f"test_batch{_BINARY}",), (f"test{_BINARY}",)),
 }
 _LABELS = {"labels": 10, "fine_labels": 100}
+# The bytes before the pixels of each image in the binary version, by what they are: the one used comes last.
+_BINARY_LABELS = (("labels",), ("coarse_labels", "fine_labels"))
 _N_VALUES = 3 * 32 * 32
 _MAX_BYTES = 1 << 28  # unpacked; the archives hold 190 million
 _CHUNK = 1 << 20
@@ -34,14 +38,15 @@ class _Readable(Protocol):
 def load_cifar(path: str | os.PathLike[str], split: str | None = None) -> Images:
     """Read CIFAR-10, or CIFAR-100 with its 100 fine labels.
 
-    The batches are pickles, but nothing in them is run: they are read as plain data and arrays, and refused if they
-    ask for anything else.
+    The batches of the python version are pickles, but nothing in them is run: they are read as plain data and arrays,
+    and refused if they ask for anything else.
 
     Parameters
     ----------
     path : path
-        The unpacked folder (``cifar-10-batches-py`` or ``cifar-100-python``), the archive as downloaded
-        (``cifar-10-python.tar.gz`` or ``cifar-100-python.tar.gz``), or one batch (``data_batch_1``).
+        The unpacked folder (``cifar-10-batches-py``, ``cifar-100-python``, ``cifar-10-batches-bin`` or
+        ``cifar-100-binary``), the archive as downloaded (``cifar-100-python.tar.gz`` or the like), or one batch
+        (``data_batch_1``, ``test.bin``): those of the binary version are known by the ending ``.bin``.
     split : str, optional
         ``"train"`` or ``"test"``. A single batch needs none.
 
@@ -162,8 +167,37 @@ def _is_archive(source: Path) -> bool:
         return file.read(262)[257:] == b"ustar"
 
 
-def _parse(where: object, content: bytes) -> tuple[np.ndarray, np.ndarray]:
+def _parse(where: str | Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 32, 32, 3) and labels (N,) of a batch."""
+    parse = _parse_binary if str(where).endswith(_BINARY) else _parse_pickle
+    pixels, labels = parse(where, content)
+    # Copied, so that each image lies together: (N, H, W, C).
+    return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+
+
+def _parse_binary(where: str | Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (N, 3072) and labels (N,) of a batch of the binary version: labels and pixels of one image after another.
+
+    CIFAR-100 has a byte more for each image than CIFAR-10, which the length of the file tells.
+    """
+    names = next((names for names in _BINARY_LABELS if len(content) % (len(names) + _N_VALUES) == 0), None)
+    if not content or names is None:
+        raise DataFileError(
+            f"{where} is damaged or no CIFAR batch: {len(content)} bytes are no whole number of images with their "
+            "labels; download it again"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, len(names) + _N_VALUES)
+    labels, n_classes = records[:, len(names) - 1], _LABELS[names[-1]]
+    if labels.max() >= n_classes:
+        raise DataFileError(
+            f"{where} is no CIFAR batch: {names[-1]} must hold whole numbers from 0 to {n_classes - 1}; "
+            f"found {labels.max()}; name a batch of the binary version"
+        )
+    return records[:, len(names) :], labels.astype(np.int64)
+
+
+def _parse_pickle(where: str | Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (N, 3072) and labels (N,) of a batch of the python version."""
     try:
         batch = read_pickle(content)
     except Exception as error:  # a damaged file can make the parser raise almost anything
@@ -177,8 +211,7 @@ def _parse(where: object, content: bytes) -> tuple[np.ndarray, np.ndarray]:
         labels = _labels(batch, len(pixels))
     except ValueError as error:
         raise DataFileError(f"{where} is no CIFAR batch: {error}; name a batch of the python version") from error
-    # Copied, so that each image lies together: (N, H, W, C).
-    return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+    return pixels, labels
 
 
 def _labels(batch: dict[str, Any], n_images: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Images of one set in the shape of another."""
+"""Images of one set in the shape of another, and no more of them than are wanted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601
 def like(images: Images, height: int, width: int, channels: int) -> Images:
     """Labelled images in another shape, as :func:`convert` makes them; labels and name stay."""
     return replace(images, images=convert(images.images, (height, width, channels)))
+
+
+def at_most(images: Images, limit: int | None) -> Images:
+    """No more than ``limit`` images, spread over the whole set, as folders of images come class by class."""
+    if limit is None or limit >= len(images):
+        return images
+    return images.take(np.linspace(0, len(images) - 1, limit).astype(int))
 
 
 def convert(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

@@ -27,7 +27,7 @@ _IDENTITY = (
     *("experiment", "train", "model", "method", "seed"),
     *("set", "role", "shift", "level", "masks", "n_passes", "dropout"),
 )
-_TITLES = ("MNIST", "notMNIST", "Fashion-MNIST", "KMNIST", "EMNIST", "SVHN", "CIFAR-10", "CIFAR-100")
+_TITLES = ("MNIST", "notMNIST", "Fashion-MNIST", "KMNIST", "EMNIST", "SVHN", "CIFAR-10", "CIFAR-100", "CINIC", "LSUN")
 
 
 @dataclass(frozen=True)
