@@ -147,6 +147,11 @@ class Engine(ABC):
     entries_per_draw: int
     """Numbers that :meth:`Evaluation.complete` holds for each draw."""
 
+    @property
+    @abstractmethod
+    def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
+        """The columns of each leaf region, or of each leaf: along the first axis of ``leaf_shape``."""
+
     @abstractmethod
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C) in the type ``dtype``, differentiable in the parameters."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from socratic.inference.column_uncertainty import ColumnUncertainty
 from socratic.inference.engine import Engine
 from socratic.inference.saturation import saturation
+
+LeafVariance = float | Tensor | Mapping[int, float]
+"""Of all leaves, of each, or of those over some columns."""
 
 _TOLERANCE = 1e-5
 
@@ -18,18 +23,23 @@ class LeafUncertainty:
     """Relative variances (N, *shape) or covariances (N, *shape, shape[-1]) of the leaves; None for certain leaves.
 
     ``shape`` is the engine's ``leaf_shape``: (L, I) of leaf regions with I leaves each, or (L,) of single leaves.
+    Where columns say how uncertain they are, ``relative`` holds the first row's, for what all rows have in common.
     """
 
     relative: Tensor | None
+    columns: ColumnUncertainty | None = None
 
     @classmethod
     def check(
-        cls, engine: Engine, rows: Tensor, leaf_variance: float | Tensor | None, leaf_covariance: Tensor | None
+        cls, engine: Engine, rows: Tensor, leaf_variance: LeafVariance | None, leaf_covariance: Tensor | None
     ) -> LeafUncertainty:
         """Check and broadcast what the user gave."""
         if leaf_variance is not None and leaf_covariance is not None:
             raise ValueError("give leaf_variance or leaf_covariance, not both: the covariance holds the variance")
         shape = (len(rows), *engine.leaf_shape)
+        if isinstance(leaf_variance, Mapping):
+            columns = ColumnUncertainty.check(engine, rows, leaf_variance)
+            return cls(None) if columns is None else cls(columns.of_rows(0, 1), columns)
         if leaf_variance is not None:
             variance = torch.as_tensor(leaf_variance).to(rows)
             if not bool(torch.isfinite(variance).all()) or bool((variance < 0).any()):
@@ -57,6 +67,8 @@ class LeafUncertainty:
 
     def of_rows(self, start: int, stop: int) -> Tensor | None:
         """The part of some rows."""
+        if self.columns is not None:
+            return self.columns.of_rows(start, stop)
         return None if self.relative is None else self.relative[start:stop]
 
 

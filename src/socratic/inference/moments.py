@@ -13,7 +13,7 @@ from socratic.errors import check_choice, check_count
 from socratic.inference.dropout import Dropout, MaskKind
 from socratic.inference.engine import Engine, MomentPlan, MomentsOfRows
 from socratic.inference.kinds import engine_of
-from socratic.inference.leaf_uncertainty import LeafUncertainty
+from socratic.inference.leaf_uncertainty import LeafUncertainty, LeafVariance
 from socratic.inference.results import COVARIANCE_KINDS, CovarianceKind, Method, Moments, NodeMoments
 from socratic.inference.rows import check_rows, map_chunks
 from socratic.inference.saturation import warn_of_saturation
@@ -28,7 +28,7 @@ def tdi(
     masks: MaskKind = "edge",
     covariance: CovarianceKind = "exact",
     root_dropout: bool = False,
-    leaf_variance: float | Tensor | None = None,
+    leaf_variance: LeafVariance | None = None,
     leaf_covariance: Tensor | None = None,
     budget: int | None = None,
     chunk_size: int | None = None,
@@ -50,10 +50,11 @@ def tdi(
         the variance); or the Cauchy-Schwarz bound (an upper bound on the variance).
     root_dropout : bool
         Whether the class roots drop children too. Without it a root sum keeps its children wherever it occurs.
-    leaf_variance : float or Tensor, optional
+    leaf_variance : float, Tensor or mapping of int to float, optional
         Prior relative variance (Var / mean^2) of the leaves, broadcast to (N, L, I) with L leaf regions in
         the order of ``circuit.leaves.scopes``; for a graph to (N, L) with L leaves in the order of ``graph.nodes``,
-        each independent of the others.
+        each independent of the others. By the numbers of columns it is that of the densities of their values: a leaf
+        over several columns multiplies the 1 + variance of those that are not missing.
     leaf_covariance : Tensor, optional
         Prior relative covariance between the leaves of a region, broadcast to (N, L, I, I); its diagonal is
         the variance. Give this or ``leaf_variance``. For a graph, (N, L, L) over its leaves, 0 between leaves of

@@ -14,7 +14,7 @@ from socratic.errors import check_choice
 from socratic.inference.dropout import Dropout, MaskKind
 from socratic.inference.engine import Engine, LogMomentPosterior
 from socratic.inference.kinds import engine_of
-from socratic.inference.leaf_uncertainty import LeafUncertainty
+from socratic.inference.leaf_uncertainty import LeafUncertainty, LeafVariance
 from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.moments import class_moments
 from socratic.inference.monte_carlo import SampledMasks
@@ -47,7 +47,7 @@ def dropout_posterior(
     n_passes: int = 100,
     balanced: bool = False,
     seed: int = 0,
-    leaf_variance: float | Tensor | None = None,
+    leaf_variance: LeafVariance | None = None,
     leaf_covariance: Tensor | None = None,
     chunk_size: int | None = None,
 ) -> Posterior:

@@ -41,6 +41,11 @@ class LayeredEngine(Engine):
         regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
         self.entries_per_draw = 4 * regions + 8 * circuit.n_features
 
+    @property
+    def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
+        """The columns of each leaf region."""
+        return self.circuit.leaves.scopes
+
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C)."""
         if self._plain is None:
