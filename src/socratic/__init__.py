@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from socratic.inference import Moments as Moments
     from socratic.inference import NodeMoments as NodeMoments
     from socratic.inference import Posterior as Posterior
+    from socratic.inference import PosteriorBounds as PosteriorBounds
     from socratic.inference import Samples as Samples
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
     from socratic.inference import conditional_sample as conditional_sample
@@ -71,6 +72,7 @@ _HOMES = {
         "Moments",
         "NodeMoments",
         "Posterior",
+        "PosteriorBounds",
         "Samples",
         "conditional_log_likelihood",
         "conditional_sample",

@@ -4,6 +4,7 @@ from socratic.inference.likelihood import log_likelihood, training_log_likelihoo
 from socratic.inference.moments import node_moments, tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
 from socratic.inference.posterior import Posterior
+from socratic.inference.posterior_bounds import PosteriorBounds
 from socratic.inference.posterior_methods import dropout_posterior
 from socratic.inference.queries import (
     Expectation,
@@ -24,6 +25,7 @@ __all__ = [
     "Moments",
     "NodeMoments",
     "Posterior",
+    "PosteriorBounds",
     "Samples",
     "conditional_log_likelihood",
     "conditional_sample",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -129,6 +129,23 @@ def class_shares(log_joint: Tensor, log_prior: Tensor) -> Tensor:
     return torch.softmax(torch.where(dead, log_prior, log_joint), dim=-1)
 
 
+class ExpandedMoments(NamedTuple):
+    """The second-order expansion as it comes, before anything is clipped."""
+
+    mean: Tensor  # (N, C)
+    std: Tensor  # (N, C)
+    common: Tensor  # (N, 1), the relative variance of p(x)
+
+
+def expand_moments(shares: Tensor, relative_covariance: Tensor) -> ExpandedMoments:
+    """Mean and deviation of the posterior, given its shares (N, C) of the means and their covariance (N, C, C)."""
+    drift = (relative_covariance @ shares.unsqueeze(-1)).squeeze(-1)  # (R pi)_i
+    common = (shares * drift).sum(-1, keepdim=True)  # pi' R pi
+    variances = relative_covariance.diagonal(dim1=-2, dim2=-1)
+    spread = (variances - 2.0 * drift + common).clamp_min(0.0)
+    return ExpandedMoments(shares * (1.0 - drift + common), shares * sqrt_or_zero(spread), common)
+
+
 def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: Tensor) -> Posterior:
     """Second-order expansion of the posterior around the mean likelihoods.
 
@@ -152,15 +169,13 @@ def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: T
     dead = log_mean == -torch.inf
     relative_covariance = relative_covariance.masked_fill(dead.unsqueeze(-1) | dead.unsqueeze(-2), 0.0)
     shares = class_shares(log_mean + log_prior, log_prior)
-    drift = (relative_covariance @ shares.unsqueeze(-1)).squeeze(-1)  # (R pi)_i
-    common = (shares * drift).sum(-1, keepdim=True)  # pi' R pi
-    variances = relative_covariance.diagonal(dim1=-2, dim2=-1)
-    clipped = (shares * (1.0 - drift + common)).clamp(0.0, 1.0)
+    expanded = expand_moments(shares, relative_covariance)
+    clipped = expanded.mean.clamp(0.0, 1.0)
     total = clipped.sum(-1, keepdim=True)
     mean = torch.where(total > 0, clipped / total.clamp_min(torch.finfo(total.dtype).tiny), shares)
-    spread = (variances - 2.0 * drift + common).clamp_min(0.0)
-    std = torch.minimum(shares * sqrt_or_zero(spread), sqrt_or_zero(mean * (1.0 - mean)))
+    std = torch.minimum(expanded.std, sqrt_or_zero(mean * (1.0 - mean)))
     total_entropy = entropy(mean)
-    information = 0.5 * ((shares * variances).sum(-1) - common.squeeze(-1))
+    variances = relative_covariance.diagonal(dim1=-2, dim2=-1)
+    information = 0.5 * ((shares * variances).sum(-1) - expanded.common.squeeze(-1))
     information = torch.minimum(information.clamp_min(0.0), total_entropy)
     return Posterior(mean, std, total_entropy, information, None, "expansion")

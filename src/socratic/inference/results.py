@@ -9,8 +9,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from socratic.errors import check_choice
 from socratic.inference.dropout import MaskKind
-from socratic.inference.posterior import Posterior, expand_posterior, log_class_prior
+from socratic.inference.posterior import Posterior, class_shares, expand_moments, expand_posterior, log_class_prior
+from socratic.inference.posterior_bounds import (
+    BOUNDED_KINDS,
+    BoundedKind,
+    ExpansionBounds,
+    PosteriorBounds,
+    bound_expansion,
+    bound_posterior,
+)
 
 CovarianceKind = Literal["exact", "independent", "upper"]
 Method = Literal["layered", "tree", "structured", "multiset", "bounds", "independent", "upper"]
@@ -66,8 +75,8 @@ class Moments:
         """
         if self.method == "bounds":
             raise ValueError(
-                f"these moments are bounds ({self.reason}), and bounds say nothing of the posterior; use "
-                "monte_carlo_dropout, which takes no uncertain leaves, or tdi with a larger budget if that is why"
+                f"these moments are bounds ({self.reason}), which have no single posterior; use posterior_bounds for "
+                "intervals, monte_carlo_dropout, which takes no uncertain leaves, or a larger budget if that is why"
             )
         if self.covariance == "upper":
             raise ValueError(
@@ -76,6 +85,37 @@ class Moments:
             )
         log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
         return expand_posterior(self.log_mean, self.relative_covariance, log_prior)
+
+    def posterior_bounds(
+        self, class_prior: Sequence[float] | Tensor | None = None, *, of: BoundedKind = "posterior"
+    ) -> PosteriorBounds:
+        """Intervals that mean and deviation of the class posterior are certain to be in.
+
+        Parameters
+        ----------
+        class_prior : (C,), optional
+            Prior class probabilities; uniform by default.
+        of : {"posterior", "expansion"}
+            What to bound: the posterior itself, over all masks that leave a class alive; or the expansion that
+            :meth:`posterior` would make of the exact covariances, where these moments are bounds.
+
+        Returns
+        -------
+        PosteriorBounds
+        """
+        check_choice("of", of, BOUNDED_KINDS)
+        log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
+        shares = class_shares(self.log_mean + log_prior, log_prior)
+        if self.variance_bounds is not None:
+            known = ExpansionBounds.of_variances(shares, self.variance_bounds)
+        elif self.covariance == "exact":
+            known = ExpansionBounds.of_exact(expand_moments(shares, self.relative_covariance))
+        else:
+            raise ValueError(
+                f"covariance={self.covariance!r} bounds variances on one side only, and an interval needs both; "
+                "compute the moments with covariance='exact'"
+            )
+        return bound_posterior(known, shares) if of == "posterior" else bound_expansion(known)
 
 
 @dataclass(frozen=True, eq=False)

@@ -278,7 +278,9 @@ def test_bounds_give_no_posterior_and_no_covariance() -> None:
     assert moments.method == "bounds"
     assert "budget of 3 terms" in moments.reason
     assert moments.relative_covariance.isnan().all()
-    with pytest.raises(ValueError, match="use monte_carlo_dropout, which takes no uncertain leaves"):
+    with pytest.raises(
+        ValueError, match=r"no single posterior; use posterior_bounds for intervals, monte_carlo_dropout,"
+    ):
         moments.posterior()
 
 
