@@ -228,6 +228,14 @@ def test_links_and_folders_in_an_archive_are_passed_by(tmp_path: Path) -> None:
         load_cifar(tmp_path / "file.tar.gz", "test")
 
 
+@pytest.mark.parametrize("name", ["cifar-100-python.tar.gz", "test", "test.bin"])
+def test_what_may_not_be_read_is_named(ordinary_folder: Path, name: str) -> None:
+    path = write(ordinary_folder / name, b"some content")
+    path.chmod(0)
+    with pytest.raises(PermissionError, match=rf"Permission denied: .*{name}"):
+        load_cifar(path, "test")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\x89PNG\r\n\x1a\n", b"text " * 100, b"PK\x03\x04", b"\0\0\x08\x03", b"MATLAB 5.0"], ids=repr
 )

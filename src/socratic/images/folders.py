@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from socratic.errors import DataFileError, check_choice, check_count, import_extra
-from socratic.images.labelled import Images
+from socratic.images.labelled import Images, spread_evenly
 
 _SPLITS = {"train": ("train", "training"), "test": ("test", "testing"), "valid": ("valid", "val", "validation")}
 _SPLIT_NAMES = {name for names in _SPLITS.values() for name in names}
@@ -66,8 +66,7 @@ def load_image_folder(
     height_width = None if size is None else (check_count("height", size[0]), check_count("width", size[1]))
     files = find_images(path, split)
     if limit is not None:
-        n_kept = min(check_count("limit", limit), len(files.paths))
-        files = files.take([place * len(files.paths) // n_kept for place in range(n_kept)])
+        files = files.take(spread_evenly(len(files.paths), check_count("limit", limit)).tolist())
     images = read_images(files.paths, height_width, resize=size is not None)
     return Images(images, files.labels, Path(path).absolute().name, files.classes)
 

@@ -9,6 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 
+def spread_evenly(n_images: int, limit: int) -> np.ndarray:
+    """Positions of at most ``limit`` of ``n_images``, from the first to the last: many sets come class by class."""
+    if limit >= n_images:
+        return np.arange(n_images)
+    return np.linspace(0, n_images - 1, limit).astype(int)
+
+
 @dataclass(frozen=True, eq=False)
 class Images:
     """Labelled images.

@@ -137,7 +137,7 @@ def _unpacking(source: Path) -> Iterator[None]:
     """Whatever goes wrong in unpacking a file becomes an error that names the file."""
     try:
         yield
-    except DataFileError:
+    except (DataFileError, PermissionError):
         raise
     except Exception as error:  # a damaged archive can make tarfile raise almost anything
         raise DataFileError(f"{source} is damaged: it cannot be unpacked ({error}); download it again") from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from socratic.errors import check_count
-from socratic.images import Images
+from socratic.images import Images, spread_evenly
 
 _BLOCK = 1024  # images converted at once
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R 601
@@ -19,10 +19,8 @@ def like(images: Images, height: int, width: int, channels: int) -> Images:
 
 
 def at_most(images: Images, limit: int | None) -> Images:
-    """No more than ``limit`` images, spread over the whole set, as folders of images come class by class."""
-    if limit is None or limit >= len(images):
-        return images
-    return images.take(np.linspace(0, len(images) - 1, limit).astype(int))
+    """No more than ``limit`` images, spread evenly over the set."""
+    return images if limit is None or limit >= len(images) else images.take(spread_evenly(len(images), limit))
 
 
 def convert(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from socratic.errors import DataFileError, check_choice, check_count, import_extra
-from socratic.images import EncodedImage, Images, read_images
+from socratic.images import EncodedImage, Images, read_images, spread_evenly
 
 _FILE = "data.mdb"
 # For each split, how the names of its databases end. LSUN's test images come in one database, without categories;
@@ -108,11 +108,8 @@ def _category(database: Path) -> str:
 
 def _shares(counts: list[int], limit: int) -> list[int]:
     """Number of images to read of each category: all, or ``limit`` of them spread evenly."""
-    total = sum(counts)
-    n_images = min(total, limit)
-    places = np.arange(n_images) * total // n_images
-    found = np.searchsorted(np.cumsum(counts), places, side="right")
-    return np.bincount(found, minlength=len(counts)).tolist()
+    categories = np.searchsorted(np.cumsum(counts), spread_evenly(sum(counts), limit), side="right")
+    return np.bincount(categories, minlength=len(counts)).tolist()
 
 
 def _n_entries(database: Path) -> int:
