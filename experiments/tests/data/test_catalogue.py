@@ -124,6 +124,13 @@ def test_batches_right_in_the_folder_of_the_set_are_found(tmp_path: Path) -> Non
     assert load_images("cifar10", tmp_path, "test").labels.tolist() == [0] * 4
 
 
+def test_extra_images_are_not_left_out_where_svhn_lies_in_another_format(tmp_path: Path) -> None:
+    write_images(tmp_path / "SVHN", "train", "test")
+    assert len(load_images("svhn", tmp_path)) == 3
+    with pytest.raises(FileNotFoundError, match=r"no SVHN file at .*train_32x32\.mat; download the set from "):
+        load_images("svhn-extra", tmp_path)
+
+
 @pytest.mark.parametrize("place", [".", "CIFAR100"])
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
 def test_the_binary_version_of_cifar_is_found(tmp_path: Path, place: str, packed: bool) -> None:

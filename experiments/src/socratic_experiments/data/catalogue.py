@@ -90,7 +90,6 @@ _SETS = {
     "scenes": _Set("https://www.kaggle.com/datasets/puneet6060/intel-image-classification", "scenes"),
 }
 _CIFAR_NAMES = _SETS["cifar10"].own + _SETS["cifar100"].own
-_EXTRA = "extra_32x32.mat"
 
 
 @dataclass(frozen=True)
@@ -213,6 +212,9 @@ def _advice(known: _Set | None, folder: Path) -> str:
 def _attempt(place: Path, wanted: _Wanted) -> tuple[Images | None, str]:
     """The images, or where they were looked for in vain."""
     try:
+        if wanted.extra:
+            train = _matlab(place, "train")
+            return load_svhn(train, train.with_name("extra_32x32.mat")), ""
         return _read(place, wanted), ""
     except FileNotFoundError as error:
         return None, str(error)
@@ -220,6 +222,11 @@ def _attempt(place: Path, wanted: _Wanted) -> tuple[Images | None, str]:
 
 def _plain(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
+
+
+def _matlab(place: Path, split: str) -> Path:
+    """SVHN's file of a split, in a folder or named."""
+    return place if place.is_file() else place / f"{split}_32x32.mat"
 
 
 def _read(place: Path, wanted: _Wanted) -> Images:
@@ -230,9 +237,9 @@ def _read(place: Path, wanted: _Wanted) -> Images:
     for folder in (place, place / "raw", place / "gzip"):
         if any(folder.glob("*[-.]idx[13]-ubyte*")):
             return load_idx_dataset(*find_idx(folder, split))
-    matlab = place if place.is_file() else place / f"{split}_32x32.mat"
+    matlab = _matlab(place, split)
     if matlab.is_file():
-        return load_svhn(matlab, *([matlab.with_name(_EXTRA)] if wanted.extra else []))
+        return load_svhn(matlab)
     for source in (place, *(place / name for name in _CIFAR_NAMES)):
         if source.is_file() or holds_cifar(source):
             return load_cifar(source, split)
