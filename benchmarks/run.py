@@ -1,8 +1,8 @@
 """All benchmarks in one command: ``python -m benchmarks.run`` prints a table and writes it to a file.
 
-Times are medians of one run on one machine; ratios compare within that run, and are refused when the compared
-outputs disagree. The paper's size: S = I = 20, D = R = 5, C = 10, batch 200, float32; normalising the
-parameters is inside the clock.
+Times are medians of one run on one machine, on a CPU those of the process; ratios compare within that run, and are
+refused when the compared outputs disagree. The paper's size: S = I = 20, D = R = 5, C = 10, batch 200, float32;
+normalising the parameters is inside the clock.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import copy
 import importlib.util
 import multiprocessing
 import platform
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 
 import socratic
 from benchmarks.graphs import graph_rows
-from benchmarks.timing import as_graph, median_seconds, peak_memory_mb, ratio
+from benchmarks.timing import as_graph, median_seconds, peak_memory_mb, ratio, seconds_in_turn
 
 PAPER_SIZE: dict[str, Any] = {"n_classes": 10, "n_sums": 20, "n_leaves": 20, "depth": 5, "n_repetitions": 5}
 DROPOUT = 0.2
@@ -46,6 +47,22 @@ def spflow_rows(n_features: int) -> list[Row]:
         seconds = median_seconds(lambda call=theirs: call(x), device, repeats=7)  # type: ignore[misc]
         name = "SPFlow 1.1 Einet (einsum), " + ("one call" if chunk_size is None else f"{chunk_size} rows a call")
         rows.append((name, f"{seconds * 1e3:.1f} ms, {ratio(seconds, ours, difference, 0.01)} ours"))
+    return rows
+
+
+def covariance_rows(circuit: socratic.Circuit, x: Tensor) -> list[Row]:
+    """TDI without and with covariances beside the plain forward, taken in turn; all must agree on the means."""
+    variants: dict[str, Callable[[], socratic.Moments]] = {
+        "independent TDI (copy-paste)": lambda: socratic.tdi(circuit, x, dropout=DROPOUT, covariance="independent"),
+        "exact TDI": lambda: socratic.tdi(circuit, x, dropout=DROPOUT),
+    }
+    plain, *others = seconds_in_turn([lambda: circuit.log_likelihood(x), *variants.values()], circuit.device, 15)
+    rows = [("in turn: forward", f"{statistics.median(plain) * 1e3:.1f} ms")]
+    for (name, call), times in zip(variants.items(), others, strict=True):
+        shift = call().log_mean - circuit.log_likelihood(x)  # by log q for each sum that a row meets: a constant
+        slower = statistics.median(own / forward for own, forward in zip(times, plain, strict=True))
+        compared = ratio(slower, 1.0, float(shift.max() - shift.min()), 0.01)
+        rows.append((f"in turn: {name}", f"{statistics.median(times) * 1e3:.1f} ms, {compared} forward"))
     return rows
 
 
@@ -111,6 +128,7 @@ def cpu_rows() -> list[Row]:
         rows += spflow_rows(784)
     circuit = socratic.rat_spn(784, **PAPER_SIZE)
     x = torch.randn(BATCH, 784)
+    rows += covariance_rows(circuit, x)
     for masks in ("edge", "unit"):
         rows += dropout_rows(circuit, x, masks)
     return rows + memory_rows() + graph_rows()
@@ -141,8 +159,10 @@ def cuda_rows() -> list[Row]:
                     )
                 )
                 torch.cuda.empty_cache()
+        x = torch.randn(BATCH, n_features, device=device)
+        rows += covariance_rows(circuit, x)
         for masks in ("edge", "unit"):
-            rows += dropout_rows(circuit, torch.randn(BATCH, n_features, device=device), masks)
+            rows += dropout_rows(circuit, x, masks)
     return rows
 
 

@@ -5,29 +5,44 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 
 def median_seconds(call: Callable[[], Any], device: torch.device, repeats: int = 9, warm_up: int = 2) -> float:
-    """Median wall time of ``call``, the device's queue drained before and after each."""
+    """Median time of ``call``; see :func:`seconds_in_turn`."""
+    (times,) = seconds_in_turn([call], device, repeats, warm_up)
+    return statistics.median(times)
+
+
+def seconds_in_turn(
+    calls: Sequence[Callable[[], Any]], device: torch.device, repeats: int = 9, warm_up: int = 2
+) -> list[list[float]]:
+    """The times of each call, made in turn so that whatever else the machine does falls on all of them.
+
+    On a CPU those of the process, which must have one thread; on a GPU those of the clock, its queue drained before and
+    after each.
+    """
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
 
     def drain() -> None:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    for _ in range(warm_up):
-        call()
-    times = []
+    for call in calls:
+        for _ in range(warm_up):
+            call()
+    times: list[list[float]] = [[] for _ in calls]
     for _ in range(repeats):
-        drain()
-        start = time.perf_counter()
-        call()
-        drain()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        for call, own in zip(calls, times, strict=True):
+            drain()
+            start = clock()
+            call()
+            drain()
+            own.append(clock() - start)
+    return times
 
 
 def peak_memory_mb(call: Callable[[], Any], device: torch.device) -> float:
