@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from socratic import load
-from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, table, write_csv
+from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, read_csv, table, write_csv
 
 
 def test_output(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -137,3 +137,43 @@ def test_names_of_any_kind(run: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "[bold]" in done.out
     assert "ünïcode, name" in done.out
+
+
+def test_uncertain_columns(run: Run, folder: Path, tmp_path: Path) -> None:
+    options = ["--leaf-variance", "age=0.5", "--leaf-variance", "income=0", "-q"]
+    assert run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", *options).code == 0
+    model, certain = load(tmp_path / "model"), load(folder / "model")
+    assert model.leaf_variance == {"age": 0.5, "income": 0.0}
+    assert certain.leaf_variance == 0.0
+    shown = run("info", tmp_path / "model").out.splitlines()
+    assert ["leaf", "variance", "age", "0.5"] in [line.split() for line in shown]
+    assert "leaf variance" not in run("info", folder / "model").out
+    rows = {}
+    for path in (tmp_path / "model", folder / "model"):
+        assert run("predict", path, folder / "train.csv", "-o", tmp_path / "out.csv", "-q").code == 0
+        header, cells = read_csv(tmp_path / "out.csv")
+        rows[path] = [(row[header.index("label")], row[header.index("std")]) for row in cells]
+    labels, deviations = zip(*rows[folder / "model"], strict=True)
+    assert [label for label, _ in rows[tmp_path / "model"]] == list(labels)  # the circuit is the same
+    assert [std for _, std in rows[tmp_path / "model"]] != list(deviations)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["age"],
+            "--leaf-variance takes a number of at least 0 or COLUMN=NUMBER, such as --leaf-variance age=0.1; got",
+        ),
+        (["age=much"], "got 'age=much'"),
+        (["age=-1"], "got 'age=-1'"),
+        (["=1"], "got '=1'"),
+        (["inf"], "got 'inf'"),
+        (["0.1", "age=0.2"], "--leaf-variance 0.1 is for all columns and must be given once; name the columns"),
+        (["height=0.1"], "no column 'height'"),
+        (["outcome=0.1"], "--leaf-variance outcome: the column is not a feature"),
+    ],
+)
+def test_variances_that_cannot_be(run: Run, folder: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    given = [part for value in options for part in ("--leaf-variance", value)]
+    assert message in assert_one_line(run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", *given))

@@ -194,3 +194,10 @@ def test_a_killed_fit_resumes_to_the_same_bytes(images: Path, tmp_path: Path) ->
     assert "resuming from it" in done.err
     assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
     assert not (tmp_path / "state").exists()
+
+
+def test_uncertain_pixels(run: Run, images: Path, tmp_path: Path) -> None:
+    assert run("fit", images / "train", *FIT, "-o", tmp_path / "model", "--leaf-variance", "0.02", "-q").code == 0
+    assert load(tmp_path / "model").leaf_variance == 0.02
+    done = run("fit", images / "train", *FIT, "-o", tmp_path / "model", "--leaf-variance", "x0=0.02")
+    assert "--leaf-variance of a column is for tables" in assert_one_line(done)

@@ -15,6 +15,7 @@ ODD: list[Any] = ["nonsense", None, [], ["a"], -1, float("nan"), 1e400, {}, True
 FINE: dict[str, list[Any]] = {
     "image_shape": [None],
     "leaf": [None, {}],
+    "leaf_variance": [{}],
     "early_stopping": [None],
     "class_prior": [None],
     "rejected_label": ODD,

@@ -11,7 +11,7 @@ from sklearn.datasets import load_iris
 
 import socratic
 from socratic.estimators import CircuitClassifier
-from socratic.estimators.posterior import POSTERIORS, circuit_posterior
+from socratic.estimators.posterior import POSTERIORS, Randomness, circuit_posterior
 from socratic.tables.inputs import encode_rows
 from tests.estimators.test_classifier import mixed_frame
 
@@ -51,7 +51,7 @@ def test_sampled_masks_replace_moments_that_are_only_bounds() -> None:
     settings: dict[str, Any] = {"dropout": 0.05, "masks": "edge", "root_dropout": True}
     assert socratic.tdi(graph, rows, **settings).method == "bounds"
     expected = socratic.dropout_posterior(graph, rows, **settings, class_prior=[0.3, 0.7])
-    found = circuit_posterior("expansion", graph, rows, dropout=0.05, masks="edge", class_prior=[0.3, 0.7])
+    found = circuit_posterior("expansion", graph, rows, Randomness(0.05, "edge"), [0.3, 0.7])
     assert found.method == expected.method == "monte-carlo"
     torch.testing.assert_close(found.mean, expected.mean)
 

@@ -15,6 +15,7 @@ from socratic.cli.parsing import (
     check_writable,
     parse_dropout,
     parse_image_shape,
+    parse_leaf_variance,
     parse_leaves,
     parse_structure,
 )
@@ -69,6 +70,14 @@ def fit(
         ),
     ] = None,
     dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
+    leaf_variance: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[COLUMN=]VARIANCE",
+            help="Prior doubt beside dropout: relative variance of the densities of all values, or of a column's. May "
+            "be repeated for columns.",
+        ),
+    ] = None,
     rejection_rate: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of familiar rows to reject, at most.")
     ] = 0.05,
@@ -91,6 +100,7 @@ def fit(
     """
     settings: dict[str, Any] = {
         "dropout": parse_dropout(dropout),
+        "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),
         "n_epochs": epochs or "auto",
         "random_state": seed,
@@ -107,6 +117,8 @@ def fit(
     options = {"leaf": leaf, "drop": drop, "weight": weight, "drop_missing_target": drop_missing_target}
     if train.is_dir():
         _check_none_given(train, target=target, **options)
+        if isinstance(settings["leaf_variance"], dict):
+            raise UserError(f"--leaf-variance of a column is for tables; {train} is a folder of images: give a number")
         settings["structure"] = parse_structure(structure or "spatial", IMAGE_STRUCTURES)
         model, facts = _fit_images(train, shape, settings, quiet)
     else:
@@ -135,7 +147,9 @@ def _fit_table(
     from socratic.cli.console import waiting
     from socratic.cli.training_table import read_training
 
-    options = {**options, "leaf": settings["leaf"], "drop": options["drop"] or []}
+    variances = settings["leaf_variance"]
+    uncertain = list(variances) if isinstance(variances, dict) else []
+    options = {**options, "leaf": settings["leaf"], "uncertain": uncertain, "drop": options["drop"] or []}
     table = read_training(path, target, **options, quiet=quiet)
     with waiting("starting", quiet):
         from socratic.cli.training import train

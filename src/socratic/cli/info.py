@@ -111,6 +111,7 @@ def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
         "dropout": f"{model.dropout_:g}",
+        **_describe_leaf_variance(model),
         "detector": model.detector,
         "rejection rate": f"{model.rejection_rate:g}",
         "calibration": describe_calibration(model),
@@ -124,6 +125,14 @@ def _describe_rows(model: Any) -> dict[str, str]:
     columns = model.table_.columns
     kinds = Counter(column.kind for column in columns)
     return {"columns": f"{len(columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common())}
+
+
+def _describe_leaf_variance(model: CircuitClassifierBase) -> dict[str, str]:
+    given = model.leaf_variance
+    if not isinstance(given, Mapping):
+        return {"leaf variance": f"{given:g}"} if given else {}
+    uncertain = ", ".join(f"{name} {variance:g}" for name, variance in given.items() if variance)
+    return {"leaf variance": uncertain} if uncertain else {}
 
 
 def _describe_structure(model: CircuitClassifierBase) -> str:

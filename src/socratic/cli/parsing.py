@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -39,6 +40,28 @@ def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
             raise UserError(f"--leaf {name}: the families are {', '.join(FAMILIES)}; got {family!r}{hint}")
         leaves[name] = family
     return leaves
+
+
+def parse_leaf_variance(values: Sequence[str]) -> float | dict[str, float]:
+    """One variance for all columns, or variances by column, from ``VARIANCE`` or ``COLUMN=VARIANCE``; 0 by default."""
+    variances: dict[str, float] = {}
+    for value in values:
+        name, equals, number = value.rpartition("=")
+        try:
+            variance = float(number)
+        except ValueError:
+            variance = math.nan
+        if not 0.0 <= variance < math.inf or (equals and not name):
+            raise UserError(
+                "--leaf-variance takes a number of at least 0 or COLUMN=NUMBER, such as --leaf-variance age=0.1; got "
+                f"{value!r}"
+            )
+        if not equals and len(values) > 1:
+            raise UserError(f"--leaf-variance {value} is for all columns and must be given once; name the columns")
+        if not equals:
+            return variance
+        variances[name] = variance
+    return variances or 0.0
 
 
 def parse_structure(value: str, structures: Sequence[str], **training: Any) -> str:

@@ -45,6 +45,7 @@ def read_training(
     target: str,
     *,
     leaf: Mapping[str, str],
+    uncertain: Sequence[str] = (),
     drop: Sequence[str] = (),
     weight: str | None = None,
     drop_missing_target: bool = False,
@@ -53,7 +54,7 @@ def read_training(
     """Read a table to train on, with the kind of each column decided by all of its rows."""
     pa = import_pyarrow()
     source = open_source(path)
-    features = _features(source, target, leaf, drop, weight)
+    features = _features(source, target, {"leaf": list(leaf), "leaf-variance": uncertain}, drop, weight)
     with waiting("looking at the columns", quiet):
         from socratic.families import FAMILIES  # takes a while: after what can be wrong with the file
 
@@ -96,16 +97,20 @@ def class_texts(labels: Coded, path: Path, target: str, drop_missing: bool) -> t
 
 
 def _features(
-    source: TableSource, target: str, leaves: Mapping[str, str], drop: Sequence[str], weight: str | None
+    source: TableSource, target: str, asked: Mapping[str, Sequence[str]], drop: Sequence[str], weight: str | None
 ) -> list[str]:
-    named = [target, *([weight] if weight is not None else []), *leaves, *drop]
+    """The columns to learn from; those ``asked`` for by an option must be among them."""
+    of_options = [(option, name) for option, names in asked.items() for name in names]
+    named = [target, *([weight] if weight is not None else []), *(name for _, name in of_options), *drop]
     missing = [name for name in dict.fromkeys(named) if name not in source.names]
     if missing:
         raise no_such_column(source.path, missing, source.names)
     apart = {target, weight, *drop}
-    for name in leaves:
+    for option, name in of_options:
         if name in apart:
-            raise UserError(f"--leaf {name}: the column is not a feature (it is the target, the weight, or dropped)")
+            raise UserError(
+                f"--{option} {name}: the column is not a feature (it is the target, the weight, or dropped)"
+            )
     if target in drop or target == weight:
         raise UserError(f"the target {target!r} cannot be dropped or be the weight as well")
     # Parquet files of pandas keep its row index as a column.

@@ -18,6 +18,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
 from socratic.estimators.parameters import PARAMETERS, Parameter, check_parameters, described
+from socratic.estimators.posterior import Randomness
 from socratic.learning.settings import History
 
 
@@ -33,6 +34,8 @@ class CircuitEstimator(BaseEstimator, ABC):
     _used_in_answers: ClassVar[tuple[str, ...]] = ()
     """Those that a fitted estimator still reads."""
 
+    masks: str
+    leaf_variance: float | Mapping[str, float]
     circuit_: Circuit | Graph
     history_: History
     n_iter_: int
@@ -61,6 +64,14 @@ class CircuitEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _log_volume(self, x: Tensor) -> np.ndarray | float:
         """By how much log-densities of such rows (n, V) exceed those in the units of the data: (n,)."""
+
+    @abstractmethod
+    def _leaf_variance(self) -> Mapping[int, float] | None:
+        """The relative variances that ``leaf_variance`` gives to columns, by their numbers; None if all are 0."""
+
+    def _randomness(self, dropout: float) -> Randomness:
+        """What is random about the circuit at a rate of dropout."""
+        return Randomness(dropout, self.masks, self._leaf_variance())
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         """Log-probabilities of the classes (C,); a density has one class."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -41,7 +41,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
     :meth:`_shifts` makes rows of that kind that look natural and are not.
     """
 
-    _used_in_answers: ClassVar = ("masks", "posterior")
+    _used_in_answers: ClassVar = ("masks", "leaf_variance", "posterior")
 
     classes_: np.ndarray
     class_prior_: np.ndarray
@@ -104,6 +104,15 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
     @abstractmethod
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
         """Synthetic shifts of such rows."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        given = self.leaf_variance
+        if self.posterior == "monte-carlo" and any(given.values() if isinstance(given, Mapping) else [given]):
+            raise ValueError(
+                f"posterior='monte-carlo' samples masks alone, and leaf_variance={given!r} cannot be sampled; use "
+                "'expansion', 'log-moments' or 'auto', or set leaf_variance to 0"
+            )
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -182,8 +191,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
         return Uncertainty.of_posterior(self._posterior(x, self.dropout_), self._log_density(x, log_joint))
 
     def _posterior(self, x: Tensor, dropout: float) -> Posterior:
-        prior = self.class_prior_.tolist()
-        return circuit_posterior(self.posterior, self.circuit_, x, dropout=dropout, masks=self.masks, class_prior=prior)
+        randomness = self._randomness(dropout)
+        return circuit_posterior(self.posterior, self.circuit_, x, randomness, self.class_prior_.tolist())
 
     def _shares(self, log_joint: Tensor) -> np.ndarray:
         return class_shares(log_joint, self._log_prior(self.circuit_)).double().cpu().numpy()

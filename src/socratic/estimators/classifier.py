@@ -72,6 +72,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         calibration_fraction: float = 0.2,
         dropout: float | str = "auto",
         masks: str = "edge",
+        leaf_variance: float | Mapping[str, float] = 0.0,
         posterior: str = "expansion",
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
@@ -101,6 +102,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.calibration_fraction = calibration_fraction
         self.dropout = dropout
         self.masks = masks
+        self.leaf_variance = leaf_variance
         self.posterior = posterior
         self.class_prior = class_prior
         self.detector = detector

@@ -30,13 +30,13 @@ class DensityBase(TableEstimator):
     """An estimator around a circuit of one class."""
 
     _parameters: ClassVar = DENSITY_PARAMETERS
-    _used_in_answers: ClassVar = ("dropout", "masks")
+    _used_in_answers: ClassVar = ("dropout", "masks", "leaf_variance")
 
     def uncertainty(self, X: Any) -> DensityUncertainty:  # noqa: N803
-        """By how much p(x) of each row moves from dropout mask to dropout mask."""
+        """Mean and deviation of each row's p(x) over dropout masks, and leaves as uncertain as ``leaf_variance``."""
         check_is_fitted(self)
         x = encode_rows(self, X)
-        moments = circuit_moments(self.circuit_, x, dropout=self.dropout, masks=self.masks)
+        moments = circuit_moments(self.circuit_, x, self._randomness(self.dropout))
         return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
@@ -94,6 +94,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         validation_fraction: float | str = "auto",
         dropout: float = 0.1,
         masks: str = "edge",
+        leaf_variance: float | Mapping[str, float] = 0.0,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -114,6 +115,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.validation_fraction = validation_fraction
         self.dropout = dropout
         self.masks = masks
+        self.leaf_variance = leaf_variance
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.n_jobs = n_jobs

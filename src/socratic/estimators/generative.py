@@ -14,7 +14,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
 from socratic.inference.queries import conditional_log_likelihood, conditional_sample, expectation, mpe, sample
-from socratic.tables.columns import Table
+from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, encode_rows
 from socratic.tables.raw import arrow_table
 
@@ -126,9 +126,7 @@ class GenerativeMixin:
         positions = []
         for column in [given] if isinstance(given, str | int) else given:
             if isinstance(column, bool) or (column not in names and column not in range(len(names))):
-                raise ValueError(
-                    f"given names the column {column!r}, which is not in the data ({', '.join(names[:8])})"
-                )
+                raise no_column("given", column, names)
             positions.append(names.index(column) if isinstance(column, str) else int(column))
         return positions
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,6 +68,7 @@ class CircuitImageClassifier(CircuitClassifierBase):
 
     _parameters: ClassVar = IMAGE_PARAMETERS
 
+    leaf_variance: float
     image_shape_: tuple[int, int, int]
     sizes_: ImageSizes
     encoder_: PixelEncoder
@@ -96,6 +97,7 @@ class CircuitImageClassifier(CircuitClassifierBase):
         calibration_fraction: float | str = "auto",
         dropout: float | str = "auto",
         masks: str = "edge",
+        leaf_variance: float = 0.0,
         posterior: str = "expansion",
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
@@ -128,6 +130,7 @@ class CircuitImageClassifier(CircuitClassifierBase):
         self.calibration_fraction = calibration_fraction
         self.dropout = dropout
         self.masks = masks
+        self.leaf_variance = leaf_variance
         self.posterior = posterior
         self.class_prior = class_prior
         self.detector = detector
@@ -218,6 +221,9 @@ class CircuitImageClassifier(CircuitClassifierBase):
 
     def _log_volume(self, x: Tensor) -> float:  # noqa: ARG002
         return self.encoder_.log_scale
+
+    def _leaf_variance(self) -> Mapping[int, float] | None:
+        return dict.fromkeys(range(self.circuit_.n_features), self.leaf_variance) if self.leaf_variance else None
 
     def _read(self, x: Tensor) -> Tensor:
         return self.encoder_(x)

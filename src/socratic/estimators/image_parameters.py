@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
-from typing import Any
 
 from socratic.errors import check_rate
 from socratic.estimators.parameters import (
     PARAMETERS,
     Check,
     Parameter,
+    check_not_negative,
     check_positive,
     check_share,
     check_switch,
@@ -21,11 +20,6 @@ from socratic.estimators.parameters import (
 )
 
 IMAGE_STRUCTURES = ("spatial", "random")
-
-
-def _not_negative(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < float("inf"):
-        raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
 
 
 def _by_images(name: str, check: Check) -> Parameter:
@@ -60,7 +54,13 @@ IMAGE_PARAMETERS: Mapping[str, Parameter] = {
     "max_noise": Parameter(
         "float",
         "Half of the training images get noise, of a deviation of up to so many grey levels.",
-        _not_negative,
+        check_not_negative,
+    ),
+    "leaf_variance": Parameter(
+        "float",
+        "Prior doubt about the densities of single pixels, as the circuit reads them: their relative variance "
+        "(variance divided by the squared mean), beside that of dropout.",
+        check_not_negative,
     ),
     "cross_entropy_weight": _by_images("cross_entropy_weight", check_share),
     "learning_rate": _by_images("learning_rate", check_positive),

@@ -61,6 +61,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         validation_fraction: float | str = "auto",
         dropout: float = 0.1,
         masks: str = "edge",
+        leaf_variance: float | Mapping[str, float] = 0.0,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
         n_jobs: int | None = None,
@@ -83,6 +84,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.validation_fraction = validation_fraction
         self.dropout = dropout
         self.masks = masks
+        self.leaf_variance = leaf_variance
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.n_jobs = n_jobs

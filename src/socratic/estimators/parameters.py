@@ -93,6 +93,12 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a positive number; got {value!r}")
 
 
+def check_not_negative(name: str, value: Any) -> None:
+    """A number of at least 0 that is finite."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < float("inf"):
+        raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
+
+
 def check_switch(name: str, value: Any) -> None:
     """True or False, or a number that stands for it."""
     if not isinstance(value, bool | np.bool_ | Integral):
@@ -102,6 +108,16 @@ def check_switch(name: str, value: Any) -> None:
 def _leaf(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must map names of columns to families, such as {{'age': 'binomial'}}; got {value!r}")
+
+
+def _variance(name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for column, variance in value.items():
+            check_not_negative(f"{name}[{column!r}]", variance)
+    elif isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, or map names of columns to numbers; got {value!r}")
+    else:
+        check_not_negative(name, value)
 
 
 def _prior(name: str, value: Any) -> None:
@@ -198,6 +214,12 @@ _UNCERTAINTY = {
         _names(*MASK_KINDS),
         "Whether each edge is dropped by itself, or each unit for all its sums.",
         one_of(*MASK_KINDS),
+    ),
+    "leaf_variance": Parameter(
+        "float or mapping of column name to float",
+        "Prior doubt about the densities of single values: the relative variance (variance divided by the squared "
+        "mean) that they have in all columns, or in some of them, beside that of dropout.",
+        _variance,
     ),
     "posterior": Parameter(
         _names(*POSTERIORS),

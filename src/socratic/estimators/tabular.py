@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.building import check_structure
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Parts, prepare, split_rows
-from socratic.tables.columns import Table
+from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.tables.raw import RawTable
 
@@ -44,6 +44,9 @@ class TableEstimator(CircuitEstimator):
         observed = ~np.isnan(x.double().cpu().numpy())
         return observed @ self.table_.log_scale
 
+    def _leaf_variance(self) -> Mapping[int, float] | None:
+        return _by_number(self.leaf_variance, [column.name for column in self.table_.columns]) or None
+
     def _check_fitted(self) -> None:
         super()._check_fitted()
         columns = self.table_.columns
@@ -53,11 +56,13 @@ class TableEstimator(CircuitEstimator):
         for column in columns:
             if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
                 raise ValueError(f"the column {column.name!r} has no scale")
+        self._leaf_variance()
 
     def _check_rows(self, X: Any, sample_weight: Any) -> tuple[RawTable, np.ndarray]:  # noqa: N803
         """The columns, and the weight of each row (N,)."""
         self._check_parameters()
         raw = check_columns(self, X, reset=True)
+        _by_number(self.leaf_variance, raw.names)
         weight = check_weights(sample_weight, X)
         check_structure(self, weight)
         return raw, weight
@@ -82,3 +87,12 @@ class TableEstimator(CircuitEstimator):
         split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
         self.table_, parts = prepared.divide(split)
         return parts
+
+
+def _by_number(variance: float | Mapping[str, float], names: Sequence[str]) -> dict[int, float]:
+    """Relative variances of columns that are not 0, by their numbers, from one for all of them or some by name."""
+    by_name = variance if isinstance(variance, Mapping) else dict.fromkeys(names, variance)
+    for name in by_name:
+        if name not in names:
+            raise no_column("leaf_variance", name, names)
+    return {number: float(by_name[name]) for number, name in enumerate(names) if by_name.get(name, 0.0) > 0.0}

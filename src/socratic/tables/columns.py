@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -159,13 +159,18 @@ def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, LeafName]
     overrides = dict(overrides or {})
     for name, leaf in overrides.items():
         if name not in raw.names:
-            raise ValueError(f"leaf names the column {name!r}, which is not in the data ({', '.join(raw.names[:8])})")
+            raise no_column("leaf", name, raw.names)
         as_family(leaf, f"leaf[{name!r}]")
     columns = []
     for name, values in zip(raw.names, raw.values, strict=True):
         seen = values.take(used) if isinstance(values, Coded) else values[used]
         columns.append(_fit_column(name, seen, overrides.get(name)))
     return Table(tuple(columns))
+
+
+def no_column(argument: str, name: Any, names: Sequence[str]) -> ValueError:
+    """The error of an argument that names a column which is not among those of the data."""
+    return ValueError(f"{argument} names the column {name!r}, which is not in the data ({', '.join(names[:8])})")
 
 
 def _fit_column(name: str, values: np.ndarray | Coded, leaf: LeafName | None) -> Column:
