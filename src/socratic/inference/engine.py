@@ -138,8 +138,6 @@ class Engine(ABC):
     circuit: Circuit | Graph
     leaf_shape: tuple[int, ...]
     """Shape of a quantity that every leaf has one of."""
-    leaf_variables: Tensor | None = None
-    """The variable (L,) of each leaf, if ``leaf_shape`` is (L,): only leaves of one variable can be correlated."""
     entries_per_row: int
     """Numbers that :meth:`log_likelihood` or :meth:`masked` hold for each row."""
     entries_per_evaluated_row: int

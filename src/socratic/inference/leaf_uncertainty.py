@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,8 +55,8 @@ class LeafUncertainty:
             _check_semidefinite(covariance)
             axes = f"{engine.leaf_axes}, {engine.leaf_axes.rpartition(', ')[2]}"
             relative = _broadcast("leaf_covariance", covariance, (*shape, shape[-1]), axes)
-            if engine.leaf_variables is not None:
-                _check_variables(distinct_rows(relative), engine.leaf_variables)
+            if len(engine.leaf_shape) == 1:  # no regions: leaves of all variables are in one matrix
+                _check_scopes(distinct_rows(relative), engine.leaf_scopes)
             return cls(relative)
         return cls(None)
 
@@ -102,10 +102,10 @@ def _check_semidefinite(covariance: Tensor) -> None:
         )
 
 
-def _check_variables(covariance: Tensor, variables: Tensor) -> None:
-    """Leaves of different variables must be uncorrelated: (N, L, L), (L,)."""
-    apart = variables.unsqueeze(-1) != variables
-    wrong = ((covariance != 0) & apart).nonzero()
+def _check_scopes(covariance: Tensor, scopes: Sequence[tuple[int, ...]]) -> None:
+    """Leaves (N, L, L) of different variables must be uncorrelated."""
+    variables = torch.tensor(scopes, device=covariance.device).view(-1)
+    wrong = ((covariance != 0) & (variables.unsqueeze(-1) != variables)).nonzero()
     if len(wrong):
         row, a, b = wrong[0].tolist()
         raise ValueError(

@@ -115,6 +115,18 @@ def test_each_row_may_have_covariances_of_its_own() -> None:
         torch.testing.assert_close(together.relative_covariance[row], alone.relative_covariance[0])
 
 
+def test_the_posterior_is_that_of_the_moments() -> None:
+    graph, x = crossing(2), random_rows(3, 3, 0)
+    covariance = covariance_of(random_factors(graph, 0))
+    posterior = socratic.dropout_posterior(graph, x, dropout=0.1, leaf_covariance=covariance, class_prior=[0.3, 0.7])
+    expected = socratic.tdi(graph, x, dropout=0.1, leaf_covariance=covariance).posterior([0.3, 0.7])
+    assert posterior.method == "expansion"
+    assert torch.equal(posterior.mean, expected.mean)
+    assert torch.equal(posterior.std, expected.std)
+    certain = socratic.tdi(graph, x, dropout=0.1).posterior([0.3, 0.7])
+    assert not torch.equal(posterior.std, certain.std)
+
+
 @pytest.mark.parametrize("n_features", [4, 8])
 @pytest.mark.parametrize("masks", ["edge", "unit"])
 @pytest.mark.parametrize("product", ["all-pairs", "element-wise"])

@@ -31,7 +31,6 @@ class GraphEngine(Engine):
         self.circuit: Graph = graph
         self.log_weights = graph.log_weights()
         self.leaf_shape = (graph.n_leaves,)
-        self.leaf_variables: Tensor = torch.cat([batch.variables for batch in graph.leaves.leaf_batches()])
         self.entries_per_row = values_per_row(graph)
         self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
         self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
@@ -39,7 +38,7 @@ class GraphEngine(Engine):
     @property
     def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
         """The column of each leaf."""
-        return [(variable,) for variable in self.leaf_variables.tolist()]
+        return [(variable,) for batch in self.circuit.leaves.leaf_batches() for variable in batch.variables.tolist()]
 
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C)."""
