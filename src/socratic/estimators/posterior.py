@@ -71,7 +71,7 @@ def circuit_posterior(
             return moments.posterior(class_prior)
         if uncertain:
             raise ValueError(
-                f"leaf_variance is not possible here: exact moments of this circuit would cost too much "
+                "leaf_variance is not possible here: exact moments of this circuit would cost too much "
                 f"({moments.reason}), and sampled masks, which take their place, know no uncertain columns; set it to "
                 "0, or use structure='random' or 'learnspn'"
             )

@@ -48,7 +48,7 @@ class Uncertainty:
 
 @dataclass(frozen=True, eq=False)
 class DensityUncertainty:
-    """What a density knows and does not know of each row: p(x) over dropout masks.
+    """What a density knows and does not know of each row: p(x) over dropout masks and uncertain leaves.
 
     Masks take weight away and never add any: ``log_mean`` is at most ``log_likelihood``. The deviations have no units.
 
