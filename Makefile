@@ -47,7 +47,8 @@ benchmark: $(VENV)/.benchmarks
 
 # The results page of the documentation, from the records of the experiments.
 results: $(VENV)/.installed
-	$(BIN)/socratic-experiments report benchmarks/results/experiments/* --markdown docs/results.md
+	$(BIN)/socratic-experiments report benchmarks/results/experiments/* \
+		--markdown docs/results.md --note benchmarks/results/images.md
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache

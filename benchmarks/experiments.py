@@ -34,8 +34,9 @@ class Experiment(NamedTuple):
     options: dict[str, Any]
 
 
+_PAPERS: dict[str, tuple[int, ...]] = {"paper's circuit": SEEDS, "paper's circuit with dropout": SEEDS}
 _ONE: dict[str, tuple[int, ...]] = {"circuit": (0,), "circuit without dropout": (0,), "paper's circuit": (0,)}
-_MNIST = {**_ONE, "circuit": SEEDS}
+_MNIST = {**_ONE, **_PAPERS, "circuit": SEEDS}
 _SVHN = {**_MNIST, "circuit with noise": SEEDS}
 _FROM_MNIST, _FROM_SVHN = ["notmnist", "cifar10"], ["cifar10", "scenes"]
 
@@ -43,16 +44,17 @@ _FROM_MNIST, _FROM_SVHN = ["notmnist", "cifar10"], ["cifar10", "scenes"]
 def _closeness(train: str, unknown: list[str], rate: float) -> Experiment:
     """At the paper's rate of dropout for all circuits."""
     overrides = {model: {"dropout": rate} for model in ("circuit", "circuit without dropout")}
-    return Experiment(
-        "closeness", train, {**_ONE, "paper's circuit": SEEDS}, {"unknown": unknown, "overrides": overrides}
-    )
+    return Experiment("closeness", train, {**_ONE, **_PAPERS}, {"unknown": unknown, "overrides": overrides})
 
 
 EXPERIMENTS = (
     Experiment("ood", "mnist", _MNIST, {"unknown": _FROM_MNIST}),
-    Experiment("rotation", "mnist", _MNIST, {"n_images": 5000}),
+    Experiment("ood", "mnist", _PAPERS, {"unknown": _FROM_MNIST, "normalise": "own"}),
+    Experiment("rotation", "mnist", _MNIST, {}),
     Experiment("ood", "svhn", _SVHN, {"unknown": _FROM_SVHN}),
-    Experiment("corruption", "svhn", _SVHN, {"n_images": 600}),
+    Experiment("ood", "svhn", _PAPERS, {"unknown": _FROM_SVHN, "normalise": "own"}),
+    Experiment("corruption", "svhn", _SVHN, {"n_images": 5000}),
+    Experiment("corruption", "svhn", _PAPERS, {"n_images": 5000, "constants": "imagenet"}),
     Experiment("sweep", "mnist", _ONE, {"unknown": _FROM_MNIST}),
     Experiment("sweep", "svhn", _ONE, {"unknown": _FROM_SVHN}),
     _closeness("mnist", _FROM_MNIST, 0.2),
@@ -71,11 +73,11 @@ class Job(NamedTuple):
     def __str__(self) -> str:
         return f"{self.train}, {self.model}, seed {self.seed}"
 
-    def run(self, places: dict[str, Any]) -> None:
+    def run(self, shared: dict[str, Any]) -> None:
         """Train the circuit and ask it."""
         for kind, _, _, options in self.experiments:
             asked = {"train": self.train, "models": [self.model], "seeds": [self.seed], **options}
-            run_experiment(kind, {**asked, **places, "device": "auto", "report": False})
+            run_experiment(kind, {**asked, **shared, "device": "auto", "report": False})
 
 
 def jobs(experiments: Sequence[Experiment]) -> list[Job]:
@@ -92,12 +94,11 @@ def jobs(experiments: Sequence[Experiment]) -> list[Job]:
     ]
 
 
-def run(wanted: Sequence[Job], data: Path | None, output: Path) -> int:
-    """Run all jobs at once; return how many failed."""
+def run(wanted: Sequence[Job], options: dict[str, Any]) -> int:
+    """Run all jobs at once, with these options for all; return how many failed."""
     start = time.perf_counter()
     context = multiprocessing.get_context("spawn")  # a GPU cannot be used after a fork
-    places = {"data": data, "output": output}
-    workers = [context.Process(target=job.run, args=(places,), name=str(job)) for job in wanted]
+    workers = [context.Process(target=job.run, args=(options,), name=str(job)) for job in wanted]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -142,12 +143,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["run", "keep"])
     parser.add_argument("kinds", nargs="*", help="only these experiments, such as ood and rotation")
+    parser.add_argument("--models", nargs="+", help="only these circuits")
+    parser.add_argument("--methods", nargs="+", help="only ways to ask whose names begin so")
     parser.add_argument("--data", type=Path, help="the folder of all image sets")
     parser.add_argument("--output", type=Path, default=Path("socratic-results"), help="where records and models go")
     arguments = parser.parse_args()
     if arguments.what == "run":
-        wanted = [one for one in EXPERIMENTS if not arguments.kinds or one.kind in arguments.kinds]
-        sys.exit(1 if run(jobs(wanted), arguments.data, arguments.output) else 0)
+        kinds, models = arguments.kinds, arguments.models
+        wanted = jobs([one for one in EXPERIMENTS if not kinds or one.kind in kinds])
+        chosen = [job for job in wanted if not models or job.model in models]
+        places = {"data": arguments.data, "output": arguments.output, "methods": arguments.methods}
+        sys.exit(1 if run(chosen, places) else 0)
     for folder in keep(arguments.output, KEPT):
         print(folder)
 

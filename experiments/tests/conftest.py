@@ -17,6 +17,7 @@ OVERRIDES = {
     "circuit without dropout": {"n_epochs": 4, "n_sums": 6},
     "circuit with noise": {"n_epochs": 2, "n_sums": 4},
     "paper's circuit": {"n_epochs": 1, "n_sums": 4, "depth": 2, "n_repetitions": 2},
+    "paper's circuit with dropout": {"n_epochs": 1, "n_sums": 4, "depth": 2, "n_repetitions": 2},
     "MLP": {"n_epochs": 3},
     "LeNet-5": {"n_epochs": 2},
     "LeNet-5 ensemble": {"n_epochs": 1, "n_members": 2},

@@ -16,18 +16,18 @@ def test_every_circuit_meets_every_experiment_on_its_set() -> None:
     assert found["mnist, circuit, seed 0"] == ["ood", "rotation", "sweep", "closeness"]
     assert found["mnist, circuit, seed 2"] == ["ood", "rotation"]
     assert found["svhn, circuit with noise, seed 1"] == ["ood", "corruption"]
-    assert found["svhn, paper's circuit, seed 1"] == ["closeness"]
-    assert len(found) == 17
+    assert found["svhn, paper's circuit, seed 1"] == ["ood", "ood", "corruption", "corruption", "closeness"]
+    assert len(found) == 23
 
 
 @pytest.mark.slow
 def test_circuits_run_side_by_side(tmp_path: Path) -> None:
     options = {"n_images": 20, "n_passes": 2, "overrides": {"circuit": {"n_epochs": 1, "n_sums": 2}}}
     wanted = jobs([Experiment("rotation", "digits", {"circuit": (0, 1)}, options)])
-    assert run(wanted, None, tmp_path) == 0
+    assert run(wanted, {"output": tmp_path}) == 0
     records = read_records(tmp_path / "rotation-digits")
     assert {record["seed"] for record in records} == {0, 1}
-    assert run(wanted, None, tmp_path) == 0
+    assert run(wanted, {"output": tmp_path}) == 0
     assert read_records(tmp_path / "rotation-digits") == records
 
 

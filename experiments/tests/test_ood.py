@@ -9,14 +9,15 @@ from socratic_experiments.measures import N_BINS, N_THRESHOLDS, describe, distri
 from socratic_experiments.methods import Answer, methods_for
 from socratic_experiments.ood import RATES, run_ood, run_sweep
 from socratic_experiments.records import Records, read_records
+from socratic_experiments.settings import MODELS
 from socratic_experiments.workbench import Workbench
 
 CIRCUIT_METHODS = [
     "circuit alone",
-    "TDI independent (as published)",
+    "TDI independent, edge masks",
     "TDI exact, edge masks",
     "TDI exact, unit masks",
-    "log moments, unit masks",
+    "log moments (auto), unit masks",
     "Monte Carlo dropout, 5 passes",
     "log-likelihood",
     "combined detector",
@@ -28,7 +29,7 @@ def test_every_model_by_every_method(bench: Workbench, records: Records) -> None
     found = read_records(records.folder)
     asked = [record for record in found if record["experiment"] == "ood"]
     rows = list(dict.fromkeys((record["model"], record["method"]) for record in asked))
-    for model in ("circuit", "circuit without dropout", "circuit with noise", "paper's circuit"):
+    for model in (name for name in MODELS if "circuit" in name):
         assert [method for name, method in rows if name == model] == CIRCUIT_METHODS
     assert ("MLP", "network alone") in rows
     assert ("LeNet-5", "Monte Carlo dropout, 5 passes") in rows
@@ -60,7 +61,7 @@ def test_dropout_rates(bench: Workbench, records: Records) -> None:
     entropies = [
         record["entropy"]
         for record in found
-        if record["role"] == "known" and record["method"] == "TDI independent (as published)"
+        if record["role"] == "known" and record["method"] == "TDI independent, edge masks"
     ]
     assert entropies == sorted(entropies)
 

@@ -8,8 +8,9 @@ from socratic_experiments.settings import CircuitRecipe, ExperimentSettings, Net
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (32, 32, 3)])
 def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
     recipes = recipes_for(shape)
-    circuits = ["circuit", "circuit without dropout", "circuit with noise", "paper's circuit"]
-    assert list(recipes) == [*circuits, "MLP", "LeNet-5", "LeNet-5 ensemble"]
+    circuits = ["circuit", "circuit without dropout", "circuit with noise"]
+    papers = ["paper's circuit", "paper's circuit with dropout"]
+    assert list(recipes) == [*circuits, *papers, "MLP", "LeNet-5", "LeNet-5 ensemble"]
     without = recipes["circuit without dropout"]
     assert recipes["circuit"] == CircuitRecipe()  # as the classifier comes
     assert without == CircuitRecipe({"training_dropout": 0.0, "leaf_dropout": 0.0})
@@ -19,11 +20,17 @@ def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
 
 
 def test_the_papers_sizes() -> None:
-    paper = recipes_for((32, 32, 3))["paper's circuit"]
+    recipes = recipes_for((32, 32, 3))
+    paper, other = recipes["paper's circuit"], recipes["paper's circuit with dropout"]
     assert isinstance(paper, CircuitRecipe)
-    sizes = {"structure": "random", "n_sums": 20, "depth": 5, "n_repetitions": 5, "batch_size": 200}
-    rates = {"training_dropout": 0.1, "leaf_dropout": 0.1, "dropout": 0.1}
-    assert {**paper.settings, **sizes, **rates} == paper.settings
+    assert isinstance(other, CircuitRecipe)
+    sizes = {"structure": "random", "n_sums": 20, "depth": 5, "n_repetitions": 5}
+    training = {"batch_size": 200, "n_epochs": 200, "learning_rate": 0.001, "learning_rate_schedule": "constant"}
+    rates = {"training_dropout": 0.0, "leaf_dropout": 0.0, "dropout": 0.1}
+    assert {**paper.settings, **sizes, **training, **rates} == paper.settings
+    differing = {name for name in paper.settings if paper.settings[name] != other.settings[name]}
+    assert differing == {"training_dropout", "leaf_dropout"}
+    assert recipes_for((28, 28, 1))["paper's circuit"] == paper.changed({"dropout": 0.2})
 
 
 def test_overrides() -> None:

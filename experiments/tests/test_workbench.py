@@ -26,7 +26,8 @@ def test_the_plan(bench: Workbench) -> None:
     tasks = bench.plan(None, [4, 5])
     seeds = {name: [task.seed for task in tasks if task.model == name] for name in {task.model for task in tasks}}
     assert seeds["circuit"] == seeds["MLP"] == [4, 5]
-    assert seeds["paper's circuit"] == seeds["circuit without dropout"] == [4]
+    assert seeds["paper's circuit"] == [4, 5]
+    assert seeds["paper's circuit with dropout"] == seeds["circuit without dropout"] == [4]
     assert [task.model for task in bench.plan(["MLP"], [0])] == ["MLP"]
     assert all("LeNet" not in task.model for task in bench.plan(None, [0], circuits_only=True))
     with pytest.raises(ValueError, match=r"model must be one of 'circuit', .*; got 'MPL'"):
@@ -156,3 +157,11 @@ def test_a_training_that_diverges_is_refused(bench: Workbench) -> None:
     wild = replace(task, recipe=replace(task.recipe, learning_rate=1e30))
     with pytest.raises(ValueError, match="the training of MLP diverged; choose a smaller learning_rate"):
         list(bench.models([wild]))
+
+
+def test_only_some_ways_to_ask(bench: Workbench) -> None:
+    ((_, model, _),) = bench.models(bench.plan(["circuit"], [0]))
+    some = replace(bench, methods=("circuit alone", "TDI exact"))
+    assert list(some.ways(model)) == ["circuit alone", "TDI exact, edge masks", "TDI exact, unit masks"]
+    with pytest.raises(ValueError, match=r"methods must begin the name of a way to ask, one of .*; got 'sampling'"):
+        replace(bench, methods=("sampling",)).ways(model)

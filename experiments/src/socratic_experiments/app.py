@@ -25,9 +25,13 @@ app = typer.Typer(
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 DEFAULTS: dict[str, Any] = {"output": "socratic-results", "seeds": [0], "device": "auto"}
+PAPER_DEFAULTS: dict[str, Any] = {
+    "unknown": ["cifar100", "cinic", "lsun"],
+    "models": ["paper's circuit", "paper's circuit with dropout"],
+}
 MAX_SEED = 2**31 - 1
 _FOLDERS = ("data", "output")
-_MANY = {"unknown": str, "seeds": int, "models": str}
+_MANY = {"unknown": str, "seeds": int, "models": str, "methods": str}
 _WORDS: dict[type, str] = {str: "names", int: "whole numbers"}
 _ONE = {"train": str, "data": str, "output": str, "normalise": str, "constants": str, "device": str}
 
@@ -41,6 +45,9 @@ Output = Annotated[
 ]
 Seeds = Annotated[list[int] | None, typer.Option(metavar="N...", min=0, max=MAX_SEED, help="Seeds of the models. [0]")]
 Models = Annotated[list[str] | None, typer.Option(metavar="MODEL...", help="Only these models, such as circuit, MLP.")]
+Methods = Annotated[
+    list[str] | None, typer.Option(metavar="METHOD...", help="Only these ways to ask, such as 'circuit alone', TDI.")
+]
 Normalise = Annotated[
     str | None, typer.Option(metavar="train|own", help="By whose statistics unknown images are normalised. [train]")
 ]
@@ -72,6 +79,7 @@ OPTIONS: dict[str, Any] = {
     "output": Output,
     "seeds": Seeds,
     "models": Models,
+    "methods": Methods,
     "normalise": Normalise,
     "n_images": Images,
     "n_train": TrainImages,
@@ -84,13 +92,20 @@ OPTIONS: dict[str, Any] = {
 }
 COMMANDS: dict[str, tuple[str, set[str]]] = {
     "ood": (
-        "Unknown data: train on one set, meet others. Table 1 and the first figure of the TDI paper.",
+        "Unknown data: train on one set, meet others. Table 1, figures 1 and 3 of the TDI paper.",
         {"constants"},
     ),
     "sweep": ("Unknown data again, over rates of dropout.", {"constants"}),
-    "closeness": ("Single-pass estimates against 2,000 passes of Monte Carlo dropout.", {"constants", "n_passes"}),
+    "closeness": (
+        "Single-pass estimates against 2,000 passes of Monte Carlo dropout.",
+        {"constants", "n_passes", "methods"},
+    ),
     "rotation": ("Perturbed data: images turned from 0 to 90 degrees.", {"constants", "unknown"}),
     "corruption": ("Corrupted data: 15 corruptions at 5 severities.", {"unknown"}),
+    "paper": (
+        "All evaluations of the TDI paper on its circuit as printed: its tables, figures and claims.",
+        {"train", "normalise", "constants"},
+    ),
 }
 """What each experiment is, and the options that it has no use for."""
 
@@ -145,6 +160,9 @@ def redraw(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one page for all folders in Markdown instead.")
     ] = None,
+    note: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A text to put at the head of the page in Markdown.")
+    ] = None,
 ) -> None:
     """Draw the figures and pages of results anew."""
     from socratic_experiments.records import RECORDS
@@ -155,7 +173,7 @@ def redraw(
         if not (folder / RECORDS).is_file():
             raise ValueError(f"{folder} holds no results ({RECORDS}); name the folder of one experiment")
     if markdown is not None:
-        written = write_markdown(folders, markdown)
+        written = write_markdown(folders, markdown, "" if note is None else note.read_text(encoding="utf-8"))
     else:
         written = [path for folder in folders for path in write_report(folder)]
     for path in written:
@@ -165,6 +183,11 @@ def redraw(
 def run(kind: str, flags: Mapping[str, Any]) -> None:
     """One experiment, and its report."""
     options = _options(kind, flags)
+    if kind == "paper":
+        from socratic_experiments.running import run_paper
+
+        run_paper({**PAPER_DEFAULTS, **options})
+        return
     if options.get("train") is None:
         raise ValueError(f"name the training set, such as: {kind} --train mnist --data FOLDER")
     if kind in ("ood", "sweep") and not options.get("unknown"):

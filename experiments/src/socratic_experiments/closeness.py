@@ -33,7 +33,7 @@ Estimate = Callable[[CircuitModel, Tensor, MaskKind], Posterior]
 
 ESTIMATES: dict[str, Estimate] = {
     "circuit alone": lambda model, rows, _: plain_posterior(model.log_joint(rows)),
-    "TDI independent (as published)": lambda model, rows, masks: model.tdi(rows, masks=masks, covariance="independent"),
+    "TDI independent": lambda model, rows, masks: model.tdi(rows, masks=masks, covariance="independent"),
     "TDI exact": lambda model, rows, masks: model.tdi(rows, masks=masks),
     "log moments": lambda model, rows, masks: model.dropout_posterior(rows, masks=masks, method="log-moments"),
     "log moments, balanced passes where sharp": lambda model, rows, masks: model.dropout_posterior(rows, masks=masks),

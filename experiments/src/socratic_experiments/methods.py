@@ -65,10 +65,10 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
         return Answer(classifier.detector_.score(scores), None, None, None, rejected)
 
     ways: dict[str, Callable[[Tensor], Posterior]] = {
-        "TDI independent (as published)": partial(model.tdi, masks="edge", covariance="independent"),
+        "TDI independent, edge masks": partial(model.tdi, masks="edge", covariance="independent"),
         "TDI exact, edge masks": partial(model.tdi, masks="edge"),
         "TDI exact, unit masks": partial(model.tdi, masks="unit"),
-        "log moments, unit masks": partial(model.dropout_posterior, masks="unit"),
+        "log moments (auto), unit masks": partial(model.dropout_posterior, masks="unit"),
         f"Monte Carlo dropout, {n_passes} passes": partial(model.monte_carlo, masks="unit", n_passes=n_passes),
     }
     return {

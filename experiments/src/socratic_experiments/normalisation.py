@@ -11,7 +11,7 @@ NORMALISATIONS = ("train", "own")
 
 
 def encoder_for(images: np.ndarray, encoder: PixelEncoder, normalise: str) -> PixelEncoder:
-    """The encoder of images (N, H, W, C): that of the training images, or one of their own, as in the TDI paper.
+    """The encoder of images (N, H, W, C): that of the training images, or one of their own.
 
     Parameters
     ----------

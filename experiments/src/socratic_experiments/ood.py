@@ -8,7 +8,7 @@ from typing import Any
 
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.measures import describe, distribution, separation
-from socratic_experiments.methods import Answer, Model, methods_for
+from socratic_experiments.methods import Answer, Model
 from socratic_experiments.records import Records
 from socratic_experiments.workbench import Task, Workbench
 
@@ -17,11 +17,11 @@ RATES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 def run_ood(bench: Workbench, records: Records, models: Sequence[str] | None, seeds: Sequence[int]) -> None:
-    """Table 1 and the first figure of the TDI paper: known against unknown sets, by every method."""
+    """Table 1, figures 1 and 3 and appendix D of the TDI paper: known against unknown sets, by every method."""
     for task, model, training in bench.models(bench.plan(models, seeds)):
         records.append(training)
         names = {"experiment": "ood", **task.names(bench.settings.train)}
-        methods = methods_for(model, bench.settings.n_passes)
+        methods = bench.ways(model)
         with bench.watch.stage(f"{task.model}, seed {task.seed}: unknown data", len(methods)):
             for label in methods:
                 _ask(bench, records, model, {**names, "method": label}, detailed=True)
@@ -40,7 +40,7 @@ def run_sweep(bench: Workbench, records: Records, models: Sequence[str] | None, 
 
 
 def _sweep(bench: Workbench, records: Records, task: Task, model: CircuitModel) -> None:
-    for label in methods_for(model, bench.settings.n_passes):
+    for label in bench.ways(model):
         if label.startswith(("TDI", "log moments", "Monte Carlo")):
             names = {"experiment": "sweep", **task.names(bench.settings.train), "dropout": model.dropout}
             _ask(bench, records, model, {**names, "method": label}, detailed=False)
@@ -55,7 +55,7 @@ def _ask(bench: Workbench, records: Records, model: Model, names: dict[str, Any]
     known: Answer | None = None
     for (images, role), record in zip(sets, wanted, strict=True):
         asked = model.normalised(images.images, bench.settings.normalise)
-        method = methods_for(asked, bench.settings.n_passes)[names["method"]]
+        method = bench.ways(asked)[names["method"]]
         start = time.perf_counter()
         answer = method(images.images)
         seconds = time.perf_counter() - start

@@ -12,7 +12,7 @@ from socratic_experiments.closeness import run_closeness
 from socratic_experiments.console import Bars
 from socratic_experiments.ood import run_ood, run_sweep
 from socratic_experiments.records import Records
-from socratic_experiments.reporting.page import PAGE, write_report
+from socratic_experiments.reporting.page import write_joint_report, write_report
 from socratic_experiments.samples import save_samples
 from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.shifted import run_corruption, run_rotation
@@ -25,7 +25,15 @@ EXPERIMENTS: dict[str, Callable[..., None]] = {
     "rotation": run_rotation,
     "corruption": run_corruption,
 }
-_RUN = ("data", "output", "seeds", "models", "device", "report")
+PAPER: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ood", {"train": "svhn"}),
+    ("ood", {"train": "svhn", "normalise": "own"}),
+    ("rotation", {"train": "mnist"}),
+    ("corruption", {"train": "svhn"}),
+    ("corruption", {"train": "svhn", "constants": "imagenet"}),
+)
+"""The evaluations of the TDI paper: what each is, and its options."""
+_RUN = ("data", "output", "seeds", "models", "methods", "device", "report")
 """Options that do not decide what a figure is, but which are computed, where and from where."""
 
 
@@ -39,26 +47,32 @@ def choose_device(name: str) -> torch.device:
         raise ValueError(f"device must be 'auto', 'cpu', or one that is there; got {name!r} ({reason})") from None
 
 
-def run_experiment(kind: str, options: Mapping[str, Any]) -> None:
-    """Run one experiment with checked names of options and write its folder."""
+def run_paper(options: Mapping[str, Any]) -> None:
+    """All evaluations of the paper on its circuits, each in its folder, and one page for all."""
+    folders = []
+    for kind, own in PAPER:
+        asked = {name: value for name, value in options.items() if kind == "ood" or name != "unknown"}
+        folders.append(run_experiment(kind, {**asked, **own}, page=False))
+    if options["report"]:
+        print(f"Report: {write_joint_report(folders, options['output'] / 'paper')[-1]}")
+
+
+def run_experiment(kind: str, options: Mapping[str, Any], *, page: bool = True) -> Path:
+    """Run one experiment with checked names of options, write its folder, with a page of its own, and return it."""
     root: Path = options["output"]
     decisive = {name: value for name, value in options.items() if name not in _RUN}
     settings = ExperimentSettings(**{**decisive, "unknown": tuple(decisive.get("unknown", ()))})
     unusual = [value for value in (settings.normalise, settings.constants) if value not in ("train", "cifar")]
     folder = root / "-".join([kind, Path(settings.train).name, *unusual])
     device = choose_device(options["device"])
-    bench = Workbench.open(settings, options.get("data"), root / "models", device, Bars())
+    bench = Workbench.open(settings, options.get("data"), root / "models", device, Bars(), options.get("methods") or ())
     models = options.get("models")
     bench.plan(models, options["seeds"], circuits_only=kind in ("closeness", "sweep"))
     records = Records(folder, {**settings.to_dict(), "images": bench.digest})
     EXPERIMENTS[kind](bench, records, models, options["seeds"])
     if options["report"]:
-        print(f"Report: {draw(kind, bench, folder)}")
-
-
-def draw(kind: str, bench: Workbench, folder: Path) -> Path:
-    """The figures and the page of an experiment."""
-    if kind in ("rotation", "corruption"):
-        save_samples(kind, bench.test.images, bench.settings.constants, folder)
-    write_report(folder)
-    return folder / PAGE
+        if kind in ("rotation", "corruption"):
+            save_samples(kind, bench.test.images, bench.settings.constants, folder)
+        if page:
+            print(f"Report: {write_report(folder)[-1]}")
+    return folder

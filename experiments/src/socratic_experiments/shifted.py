@@ -8,7 +8,7 @@ import numpy as np
 
 from socratic.uncertainty import auroc
 from socratic_experiments.measures import describe, flagged_share
-from socratic_experiments.methods import Answer, Model, methods_for
+from socratic_experiments.methods import Answer, Model
 from socratic_experiments.records import Records
 from socratic_experiments.shifts import CORRUPTIONS, corrupt, rotate
 from socratic_experiments.workbench import Workbench
@@ -55,12 +55,12 @@ def _run(
             yield shift, level, changed[key]
 
     def answers_of(model: Model, images: np.ndarray) -> dict[str, Answer]:
-        methods = methods_for(model.normalised(images, bench.settings.normalise), bench.settings.n_passes)
-        return {label: method(images) for label, method in methods.items()}
+        asked = model.normalised(images, bench.settings.normalise)
+        return {label: method(images) for label, method in bench.ways(asked).items()}
 
     for task, model, training in bench.models(tasks):
         records.append(training)
-        methods = methods_for(model, bench.settings.n_passes)
+        methods = bench.ways(model)
         names = {"experiment": experiment, **task.names(bench.settings.train)}
         wanted = [
             (shift, level)

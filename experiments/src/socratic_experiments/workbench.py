@@ -23,7 +23,7 @@ from socratic.images import Images
 from socratic_experiments.circuits import CircuitModel, train_circuit
 from socratic_experiments.data import at_most, like, load_images
 from socratic_experiments.measures import accuracy_of
-from socratic_experiments.methods import Model, methods_for
+from socratic_experiments.methods import Method, Model, methods_for
 from socratic_experiments.networks import NetworkModel, train_networks
 from socratic_experiments.settings import ABLATIONS, CIRCUIT_SETTINGS, CircuitRecipe, ExperimentSettings, Recipe
 
@@ -76,6 +76,8 @@ class Workbench:
         Where trained models are kept.
     device : torch.device
     watch : Watch
+    methods : tuple of str
+        Ways to ask models, by the beginning of their names; all, if it is empty.
     """
 
     settings: ExperimentSettings
@@ -88,6 +90,7 @@ class Workbench:
     folder: Path
     device: torch.device
     watch: Watch
+    methods: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -97,6 +100,7 @@ class Workbench:
         folder: Path,
         device: torch.device,
         watch: Watch | None = None,
+        methods: Sequence[str] = (),
     ) -> Workbench:
         """Read the images; ``data`` is the folder of all sets, ``folder`` that of the trained models."""
         whole, test = _known_images(settings.train, data)
@@ -130,6 +134,7 @@ class Workbench:
             folder,
             device,
             watch or Unwatched(),
+            tuple(methods),
         )
 
     @property
@@ -161,6 +166,15 @@ class Workbench:
         if not tasks:
             raise ValueError(f"models must name a circuit here, such as 'circuit'; got {', '.join(models or ())}")
         return tasks
+
+    def ways(self, model: Model) -> dict[str, Method]:
+        """The methods that a model is asked by, by name."""
+        every = methods_for(model, self.settings.n_passes)
+        found = {label: method for label, method in every.items() if label.startswith(self.methods or "")}
+        if not found:
+            known, got = ", ".join(map(repr, every)), ", ".join(map(repr, self.methods))
+            raise ValueError(f"methods must begin the name of a way to ask, one of {known}; got {got}")
+        return found
 
     def models(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Model, dict[str, Any]]]:
         """Each model of a plan, trained or read from its file, and the record of its training."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import pytest
-from experiments.tests.reporting.made_up import ALONE, EXACT, TOP, falling, made_up, write_results
+from experiments.tests.reporting.made_up import ALONE, EXACT, TOP, falling, made_up, ood, shifted, write_results
 
 from socratic_experiments.reporting.summaries import (
     Stat,
@@ -17,6 +18,7 @@ from socratic_experiments.reporting.summaries import (
     list_curve,
     over_seeds,
     read_folder,
+    read_folders,
     select,
     series_of,
     set_title,
@@ -24,6 +26,7 @@ from socratic_experiments.reporting.summaries import (
     spearman,
     stat,
     unique,
+    usual,
 )
 
 
@@ -96,3 +99,22 @@ def test_names_of_sets() -> None:
     assert [set_title(name) for name in ("cifar10", "svhn", "notmnist", "scenes")] == [
         *("CIFAR-10", "SVHN", "notMNIST", "scenes")
     ]
+
+
+def test_unusual_runs_are_told_apart_from_the_usual_one_only(tmp_path: Path) -> None:
+    usual_one, own = tmp_path / "ood-svhn", tmp_path / "ood-svhn-own"
+    for folder, normalise in ((usual_one, "train"), (own, "own")):
+        write_results(folder, ood("circuit", "circuit alone", 0, 0.9))
+        (folder / "settings.json").write_text(json.dumps({"train": "svhn", "normalise": normalise}))
+    records, settings = read_folders([usual_one, own])
+    assert [record.get("variant") for record in records] == [None, None, "own", "own"]
+    assert usual(records) == records[:2]
+    assert [one["normalise"] for one in settings] == ["train", "own"]
+    alone, _ = read_folders([own])
+    assert usual(alone) == alone  # nothing to be told apart from
+    turned = [tmp_path / name for name in ("rotation-svhn", "rotation-svhn-own")]
+    for folder, normalise in zip(turned, ("train", "own"), strict=True):
+        write_results(folder, shifted("rotation", "rotation", "circuit alone", [0.1], 5))
+        (folder / "settings.json").write_text(json.dumps({"train": "svhn", "normalise": normalise}))
+    with pytest.raises(ValueError, match="both hold 'rotation' on 'svhn', of other settings"):
+        read_folders(turned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from experiments.tests.reporting.made_up import ALONE, EXACT, made_up, ood
+from experiments.tests.reporting.made_up import ALONE, EXACT, PAPERS, made_up, ood, papers
 
 from socratic_experiments.reporting.paper import paper_row, verdict
 from socratic_experiments.reporting.sections import SECTIONS, tables_of
@@ -56,20 +56,21 @@ def test_two_causes() -> None:
 
 
 def test_beside_the_paper() -> None:
-    table = named(made_up(), "ood", "The paper's Table 1")
-    cells = row(table, "circuit", EXACT)
-    assert (cells["ours: scenes"], cells["paper"], cells["paper: LSUN"]) == ("90.0 ± 0.0", "PC + TDI", "81.8")
+    table = named(made_up() + papers(), "paper", "The paper's Table 1")
+    cells = row(table, PAPERS, "TDI exact, edge masks")
+    assert (cells["ours: scenes"], cells["paper"], cells["paper: LSUN"]) == ("50.0 ± 0.0", "PC + TDI", "81.8")
+    assert {cells[0] for cells in table.rows} == {PAPERS, "paper's circuit with dropout", "LeNet-5"}
     assert "UAI 2023" in table.note
-    points = named(made_up(), "ood", "Operating points")
-    assert row(points, "circuit", ALONE, "detected, keeping 95 %")["ours, %"] == "10.0 ± 0.0"
-    errors = row(points, "circuit", ALONE, "known in error, threshold 0.05")
-    assert (errors["ours, %"], errors["paper, %"]) == ("48.9 ± 0.0", "28.7")
-    assert row(points, "circuit", EXACT, "unknown in error, threshold 0.6")["ours, %"] == "26.1 ± 0.0"
+    points = named(ood(PAPERS, ALONE, 0, 0.9) + ood(PAPERS, EXACT, 0, 0.9), "paper", "Operating points")
+    assert row(points, PAPERS, ALONE, "detected, keeping 95 %")["ours, %"] == "10.0"
+    errors = row(points, PAPERS, ALONE, "known in error, threshold 0.05")
+    assert (errors["ours, %"], errors["paper, %"]) == ("48.9", "28.7")
+    assert row(points, PAPERS, EXACT, "unknown in error, threshold 0.6")["ours, %"] == "26.1"
 
 
 def test_recorded_detection_comes_before_the_curve() -> None:
-    points = named(ood("circuit", ALONE, 0, 0.9, detected_at_5=0.42), "ood", "Operating points")
-    assert row(points, "circuit", ALONE, "detected, keeping 95 %")["ours, %"] == "42.0"
+    points = named(ood(PAPERS, ALONE, 0, 0.9, detected_at_5=0.42), "paper", "Operating points")
+    assert row(points, PAPERS, ALONE, "detected, keeping 95 %")["ours, %"] == "42.0"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,8 @@ def test_recorded_detection_comes_before_the_curve() -> None:
         ("MLP", "network alone", "MLP"),
         ("LeNet-5", "Monte Carlo dropout, 100 passes", "LeNet + MCD"),
         ("LeNet-5 ensemble", "ensemble of 5", None),
-        ("circuit", "log-likelihood", None),
+        ("paper's circuit", "log-likelihood", None),
+        ("circuit", "circuit alone", None),
         ("MLP", "TDI of something", None),
         ("transformer", "network alone", None),
     ],
@@ -140,11 +142,21 @@ def test_statements_follow_the_numbers() -> None:
     assert "The AUROC of 0.95 aimed at is reached" in said
     assert f"on one set of weights {EXACT} moves AUROC by +0.030 ± 0.000" in said
     assert "training with dropout moves that of the circuit alone by +0.100" in said
-    assert f"appears on the same weights (40.0 -> 90.0 by {EXACT})" in said
     assert "to circuit, log-likelihood (0.250)" in said
     assert f"rises with every step to 45 degrees by {EXACT} and does not always rise to 45 degrees by {ALONE}" in said
     assert f"for 1 of 3 by circuit, {EXACT}; 12 were aimed at." in said
     assert "frost (90 -> 80 -> 40), brightness (90 -> 80 -> 40); in brackets the accuracy" in said
     assert statements([]) == []
-    no_gain = ood("circuit", ALONE, 0, 0.9) + ood("circuit", EXACT, 0, 0.8)
-    assert any("does not appear on the same weights (40.0 -> 40.0" in sentence for sentence in statements(no_gain))
+
+
+def test_statements_on_the_paper() -> None:
+    first, second, *others = statements(papers())
+    assert first == (
+        "14 claims of the TDI paper, on its own circuit trained as printed. Holds: 7, in part: 1, does not hold: 6."
+    )
+    assert "known images first (SVHN, scenes): 35 -> 50, 35 -> 50 by TDI exact, edge masks" in second
+    assert not any("in brackets the second without TDI" in sentence for sentence in others)
+    asked = ood("paper's circuit with dropout", "TDI exact, edge masks", 0, 0.8, paper_auc=84.0)
+    (across,) = (one for one in statements(papers() + asked) if "in brackets the second without TDI" in one)
+    assert "35 -> 84 on scenes, 2.4 times (78 alone)" in across
+    assert not any("paper" in sentence for sentence in statements(ood("circuit", ALONE, 0, 0.9)))

@@ -8,9 +8,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from socratic.pages import FAINT, INK, MARKERS, PALETTE, clean, new_figure
-from socratic_experiments.reporting.summaries import TDI, Curve, Record, Series, is_alone, is_number, select, series_of
+from socratic_experiments.reporting.summaries import (
+    PAPERS,
+    TDI,
+    WITH_DROPOUT,
+    Curve,
+    Record,
+    Series,
+    is_alone,
+    is_number,
+    select,
+    series_of,
+)
 
 _N_CHOSEN = 3
+MAIN = (WITH_DROPOUT, PAPERS)
+"""Circuits whose figures go into the documents."""
 
 
 class Drawing(NamedTuple):

@@ -14,7 +14,7 @@ from socratic_experiments.reporting.shift_figures import (
     rotation_drawings,
     sweep_drawings,
 )
-from socratic_experiments.reporting.summaries import Record
+from socratic_experiments.reporting.summaries import Record, usual
 from socratic_experiments.reporting.tables import trains_of
 
 _BY_EXPERIMENT = {
@@ -28,6 +28,7 @@ _BY_EXPERIMENT = {
 
 def drawings(records: Sequence[Record], experiment: str | None = None) -> list[Drawing]:
     """The figures of one experiment, or of all: name, title, caption and what draws them."""
+    records = usual(records)
     return [
         drawing
         for name, draw in _BY_EXPERIMENT.items()

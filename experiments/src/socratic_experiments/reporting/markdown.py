@@ -14,9 +14,8 @@ from socratic_experiments.reporting.sections import SECTIONS, tables_of
 from socratic_experiments.reporting.statements import statements
 from socratic_experiments.reporting.summaries import (
     Record,
-    check_apart,
     distinct,
-    read_folder,
+    read_folders,
     select,
     set_title,
     unique,
@@ -27,7 +26,7 @@ IMAGES = "images"
 _WHY = "Why the published figures may differ: [the published evaluation](errata.md#4-the-published-evaluation)."
 
 
-def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, Any]] = ()) -> str:
+def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, Any]] = (), note: str = "") -> str:
     """The whole page as Markdown.
 
     Parameters
@@ -36,39 +35,35 @@ def results_markdown(records: Sequence[Record], settings: Sequence[Mapping[str, 
         Of one or more runs.
     settings : sequence of mapping
         The settings of each run.
+    note : str
+        A paragraph that the records cannot know, such as where the images are from.
     """
     records = unique(records)
-    parts = ["# Results", *_origin(records, settings)]
+    parts = ["# Results", *_origin(records, settings), *([note.strip()] if note else [])]
     said = statements(records)
     if said:
         parts += ["## What reproduces and what does not", "\n".join(f"- {sentence}" for sentence in said), _WHY]
     trained = accuracy_table(records)
     if trained.rows:
         parts += ["## Accuracy", _table(trained)]
-    for experiment, section in SECTIONS.items():
-        if select(records, experiment=experiment):
-            parts += [
-                f"## {section.title}",
-                section.words,
-                *_tables(records, experiment),
-                *_images(records, experiment),
-            ]
+    for name, section in SECTIONS.items():
+        tables = list(_tables(records, name))
+        if tables:
+            parts += [f"## {section.title}", section.words, *tables, *_images(records, name)]
     parts += _settings(records, settings)
     return "\n\n".join(parts) + "\n"
 
 
-def write_markdown(folders: Sequence[Path], path: Path) -> list[Path]:
+def write_markdown(folders: Sequence[Path], path: Path, note: str = "") -> list[Path]:
     """Write the page on the results in ``folders`` to ``path``, its figures beside it, and return the files."""
-    found = [read_folder(folder) for folder in folders]
-    check_apart(dict(zip(folders, (one for one, _ in found), strict=True)))
-    records = unique(record for one, _ in found for record in one)
+    records, settings = read_folders(folders)
     images = path.parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
     written = [
         file for one in drawings(records) if one.main for file in save_figure(one.draw(), images, one.name, ("svg",))
     ]
     with replacing(path) as draft:
-        draft.write_text(results_markdown(records, [settings for _, settings in found]), encoding="utf-8")
+        draft.write_text(results_markdown(records, settings, note), encoding="utf-8")
     return [*written, path]
 
 
@@ -78,7 +73,7 @@ def _origin(records: Sequence[Record], settings: Sequence[Mapping[str, Any]]) ->
     trains, seeds = sorted(distinct(records, "train")), distinct(records, "seed")
     devices = distinct(select(records, experiment="training"), "device")
     lines = [
-        "This page is generated from the records of `socratic-experiments`; nothing in it is written by hand.",
+        "This page is generated from the records of `socratic-experiments`; no number in it is written by hand.",
         f"Experiments: {_listed(experiments)}. Trained on: {_listed([set_title(name) for name in trains])}. "
         f"Seeds: {_listed([str(seed) for seed in sorted(seeds)])}."
         + (f" Hardware: {_listed(devices)}." if devices else ""),

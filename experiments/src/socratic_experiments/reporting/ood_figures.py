@@ -10,6 +10,7 @@ import numpy as np
 
 from socratic.pages import PALETTE
 from socratic_experiments.reporting.drawing import (
+    MAIN,
     Drawing,
     Group,
     draw_curve,
@@ -21,7 +22,6 @@ from socratic_experiments.reporting.drawing import (
     slug,
 )
 from socratic_experiments.reporting.summaries import (
-    WITH_DROPOUT,
     Curve,
     Record,
     distinct,
@@ -42,7 +42,7 @@ def ood_drawings(records: Sequence[Record], train: str) -> list[Drawing]:
     drawings = []
     for group in groups_of(found):
         name, where = f"{slug(train)}-{group.slug}", f"{set_title(train)}, {group.title}"
-        main = group.title == WITH_DROPOUT
+        main = group.title in MAIN
         if having(group, found, "flagged"):
             drawings += [
                 Drawing(

@@ -17,6 +17,7 @@ from socratic_experiments.reporting.summaries import (
     distinct,
     is_number,
     read_folder,
+    read_folders,
     select,
     set_title,
 )
@@ -25,7 +26,7 @@ from socratic_experiments.reporting.tables import Table, accuracy_table, setting
 PAGE, FIGURES, SAMPLES = "index.html", "figures", "samples.png"
 
 
-def results_page(records: Sequence[Record], settings: Mapping[str, Any], samples: Path | None = None) -> str:
+def results_page(records: Sequence[Record], settings: Mapping[str, Any], samples: Sequence[Path] = ()) -> str:
     """Results as HTML.
 
     Parameters
@@ -33,19 +34,20 @@ def results_page(records: Sequence[Record], settings: Mapping[str, Any], samples
     records : sequence of dict
     settings : mapping
         Shown by name.
-    samples : Path, optional
-        A PNG file with examples of the images, shown after the tables.
+    samples : sequence of Path
+        PNG files with examples of the images, shown after the first tables.
     """
     from socratic import __version__
 
     trains = " and ".join(set_title(name) for name in distinct(records, "train")) or "no records"
     parts = [f"<h1>What is known and what is not: {html.escape(trains)}</h1>", *_spread(records)]
     words, examples = _words(records), _samples(samples)  # after the first tables
-    for experiment, section in SECTIONS.items():
-        if select(records, experiment=experiment):
+    for name, section in SECTIONS.items():
+        tables = tables_of(records, name)
+        if tables:
             parts += [f"<h2>{section.title}</h2>", f"<p>{html.escape(section.words)}</p>"]
-            parts += map(_titled, tables_of(records, experiment))
-            parts += [*words, *examples, *_figures(records, experiment)]
+            parts += map(_titled, tables)
+            parts += [*words, *examples, *_figures(records, name)]
             words, examples = [], []
     trained = accuracy_table(records)
     if trained.rows:
@@ -59,10 +61,20 @@ def results_page(records: Sequence[Record], settings: Mapping[str, Any], samples
 
 def write_report(folder: Path) -> list[Path]:
     """Draw the figures and write the page of the results in ``folder``, and return all files written."""
-    records, settings = read_folder(folder)
+    return _write(folder, *read_folder(folder), [folder])
+
+
+def write_joint_report(folders: Sequence[Path], folder: Path) -> list[Path]:
+    """The same of the results in several folders together, in a folder of its own."""
+    records, settings = read_folders(folders)
+    named = {one.name: told for one, told in zip(folders, settings, strict=True)}
+    return _write(folder, records, named, folders)
+
+
+def _write(folder: Path, records: Sequence[Record], settings: Mapping[str, Any], sources: Sequence[Path]) -> list[Path]:
     written = save_figures(records, folder / FIGURES)
-    samples = folder / SAMPLES
-    write_page(folder / PAGE, results_page(records, settings, samples if samples.is_file() else None))
+    samples = [path for source in sources if (path := source / SAMPLES).is_file()]
+    write_page(folder / PAGE, results_page(records, settings, samples))
     return [*written, folder / PAGE]
 
 
@@ -88,11 +100,10 @@ def _titled(one: Table) -> str:
     return f"<h3>{html.escape(one.title)}</h3>\n{_plain(one)}"
 
 
-def _samples(samples: Path | None) -> list[str]:
-    if samples is None:
-        return []
-    image = f'<img src="{png_uri(samples.read_bytes())}" alt="Examples of the images">'
-    return [f'<figure class="broad">{image}<figcaption>Examples of the images.</figcaption></figure>']
+def _samples(samples: Sequence[Path]) -> list[str]:
+    images = [f'<img src="{png_uri(path.read_bytes())}" alt="Examples of the images">' for path in samples]
+    caption = "<figcaption>Examples of the images.</figcaption>"
+    return [f'<figure class="broad">{image}{caption}</figure>' for image in images]
 
 
 def _figures(records: Sequence[Record], experiment: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ STANDS_FOR = {"cifar10": "CIFAR-100", "cifar100": "CIFAR-100", "cinic": "CINIC",
 
 @dataclass(frozen=True)
 class Quoted:
-    """An operating point that the paper quotes for LSUN: a method and a threshold in nats with two errors."""
+    """An operating point that the paper quotes for LSUN: a method, a threshold without a unit, and two errors."""
 
     method: str
     threshold: float
@@ -41,11 +41,11 @@ CORRUPTION_TARGET = 12
 
 AUROC_TARGETS = {("mnist", "notmnist"): 0.995, ("svhn", "cifar10"): 0.95, ("svhn", "scenes"): 0.95}
 ACCURACY_TARGETS = {"mnist": 0.98, "svhn": 0.85}
-_MODELS = (("circuit", "PC"), ("mlp", "MLP"), ("lenet", "LeNet"))
+_MODELS = (("paper's circuit", "PC"), ("mlp", "MLP"), ("lenet", "LeNet"))
 
 
 def paper_row(model: str, method: str) -> str | None:
-    """The row of the paper's Table 1 that a model and method belong to, if any."""
+    """The row of the paper's Table 1 that a model and method belong to, if any: only circuits of its structure do."""
     start = next((name for word, name in _MODELS if word in model.lower() and "ensemble" not in model.lower()), None)
     if start is None:
         return None

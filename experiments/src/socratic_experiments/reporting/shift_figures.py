@@ -8,6 +8,7 @@ from typing import Any
 
 from socratic.pages import MARKERS, PALETTE, new_figure
 from socratic_experiments.reporting.drawing import (
+    MAIN,
     Drawing,
     Group,
     chosen,
@@ -22,7 +23,6 @@ from socratic_experiments.reporting.drawing import (
     twin,
 )
 from socratic_experiments.reporting.summaries import (
-    WITH_DROPOUT,
     Record,
     Series,
     curve,
@@ -50,7 +50,7 @@ def rotation_drawings(records: Sequence[Record], train: str) -> list[Drawing]:
             "Test images turned more and more. Above: mean entropy (solid, left scale) and accuracy (dashed, right "
             "scale). Below: mean standard deviation, over dropout masks, of the predicted class's probability.",
             partial(_rotation, found, group),
-            group.title == WITH_DROPOUT,
+            group.title in MAIN,
         )
         for group in groups_of(found)
         if having(group, found, "entropy")
@@ -91,7 +91,7 @@ def corruption_drawings(records: Sequence[Record], train: str) -> list[Drawing]:
     for group in groups_of(found):
         names = distinct([record for one in group.series for record in of(found, one)], "shift")
         four = [name for name in _PAPERS_FOUR if name in names]
-        main = group.title == WITH_DROPOUT
+        main = group.title in MAIN
         for shown, kind, title in ((four, "corruption-four", "Four corruptions"), (names, "corruption", "Corruptions")):
             if shown and having(group, found, "entropy"):
                 drawings.append(
@@ -182,7 +182,7 @@ def sweep_drawings(records: Sequence[Record], train: str) -> list[Drawing]:
             f"Dropout rate: {set_title(train)}, {group.title}",
             "AUROC of known against unknown images over the dropout rate. 0.5 is chance.",
             partial(_sweep, found, group),
-            group.title == WITH_DROPOUT,
+            group.title in MAIN,
         )
         for group in groups_of(found)
         if having(group, found, "auroc")

@@ -31,6 +31,7 @@ from socratic_experiments.reporting.tables import Table
 _ANGLES = (0, 15, 30, 45, 60, 90)
 _ACCURACY = ("accuracy at 0, %", "at 3, %", "at 5, %")
 _ESTIMATED = ("mean", "entropy", "std", "information")
+_CONSTANTS = {"imagenet": "ImageNet-C"}
 FOLLOWS = 0.9
 """From this rank correlation on, entropy is said to follow the severity."""
 
@@ -47,13 +48,13 @@ def rotation_table(records: Sequence[Record], train: str) -> Table:
         refused = [show(over_seeds(select(one, level=angle), "refused"), 1, scale=100) for angle in (45, 90)]
         rises = rises_to(one, 45)
         said = NOTHING if rises is None else "yes" if rises else "no"
-        rows.append([*series, *entropies, said, change, *refused])
+        rows.append([*series, *entropies, said, change, *refused, _n_images(one)])
     headings = [f"entropy at {angle}°" for angle in _ANGLES]
     note = (
         "Accuracy change: the largest at any angle, in points, against the model alone; means over seeds. "
         "Refused: rows more unusual than 95 % of the unturned."
     )
-    last = ["rises to 45°", "accuracy change", "refused at 45°, %", "refused at 90°, %"]
+    last = ["rises to 45°", "accuracy change", "refused at 45°, %", "refused at 90°, %", "images"]
     title = f"Rotation: {set_title(train)}"
     return Table(title, ["model", "method", *headings, *last], rows, 2, note).trimmed()
 
@@ -87,9 +88,9 @@ def severity_correlations(records: Sequence[Record]) -> dict[str, float]:
     return found
 
 
-def corruption_table(records: Sequence[Record], train: str) -> Table:
+def corruption_table(records: Sequence[Record], train: str, variant: str | None = None) -> Table:
     """For each model and method: how many corruptions entropy follows, and accuracy by severity."""
-    found = select(records, experiment="corruption", train=train)
+    found = select(records, experiment="corruption", train=train, variant=variant)
     rows = []
     for series in series_of(found):
         one = of(found, series)
@@ -99,9 +100,17 @@ def corruption_table(records: Sequence[Record], train: str) -> Table:
         worst = min(known, key=lambda name: known[name]) if known else None
         accuracy = [show(_mean_over_shifts(select(one, level=level)), 1, scale=100) for level in (0, 3, 5)]
         said = NOTHING if worst is None else f"{worst} {known[worst]:.2f}"
-        rows.append([*series, count, said, *accuracy])
-    headings = ["model", "method", f"Spearman ≥ {FOLLOWS}", "lowest", *_ACCURACY]
-    return Table(f"Corruptions: {set_title(train)}", headings, rows).trimmed()
+        rows.append([*series, count, said, *accuracy, _n_images(one) if known else NOTHING])
+    headings = ["model", "method", f"Spearman ≥ {FOLLOWS}", "lowest", *_ACCURACY, "images"]
+    title = f"Corruptions: {set_title(train)}"
+    if variant is not None:
+        title += f", constants of {_CONSTANTS.get(variant, variant)}"
+    return Table(title, headings, rows).trimmed()
+
+
+def _n_images(records: Sequence[Record]) -> str:
+    """How many images were asked about at each level."""
+    return ", ".join(f"{n:,}" for n in distinct(records, "n")) or NOTHING
 
 
 def _mean_over_shifts(records: Sequence[Record]) -> Stat | None:

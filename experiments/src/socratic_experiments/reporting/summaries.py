@@ -19,14 +19,17 @@ Series = tuple[str, str]
 
 NOTHING = "-"
 """Stands in tables where there is no number."""
-TDI = "TDI exact, unit masks"
-PUBLISHED = "TDI independent (as published)"
-NO_DROPOUT, WITH_DROPOUT, PAPERS = "circuit without dropout", "circuit", "paper's circuit"
+TDI, EXACT = "TDI exact, unit masks", "TDI exact, edge masks"
+INDEPENDENT = "TDI independent, edge masks"
+NO_DROPOUT, WITH_DROPOUT = "circuit without dropout", "circuit"
+PAPERS, PAPERS_WITH = "paper's circuit", "paper's circuit with dropout"
 # What tells one measurement from another; a later record of the same measurement replaces the earlier.
 _IDENTITY = (
     *("experiment", "train", "model", "method", "seed"),
-    *("set", "role", "shift", "level", "masks", "n_passes", "dropout"),
+    *("set", "role", "shift", "level", "masks", "n_passes", "dropout", "variant"),
 )
+_VARIANTS = {"ood": ("normalise", "train"), "corruption": ("constants", "cifar")}
+"""Experiments whose runs of unusual settings can stand beside the usual ones: the setting, and its usual value."""
 _TITLES = ("MNIST", "notMNIST", "Fashion-MNIST", "KMNIST", "EMNIST", "SVHN", "CIFAR-10", "CIFAR-100", "CINIC", "LSUN")
 
 
@@ -59,12 +62,46 @@ def read_folder(folder: Path) -> tuple[list[Record], Record]:
     return unique(read_records(folder)), found
 
 
+def read_folders(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
+    """The records in several folders together, and the settings of each.
+
+    Beside records of usual settings, those of unknown images normalised by their "own" statistics and of images
+    corrupted by the constants of "imagenet" say so in a field ``variant``.
+    """
+    found = {folder: read_folder(folder) for folder in folders}
+    usual_runs = {_run(one) for records, settings in found.values() for one in records if not _variant(one, settings)}
+    told = {
+        folder: [{**one, **_variant(one, settings)} if _run(one) in usual_runs else one for one in records]
+        for folder, (records, settings) in found.items()
+    }
+    check_apart(told)
+    return unique(record for records in told.values() for record in records), [one for _, one in found.values()]
+
+
+def _run(record: Record) -> tuple[Any, Any]:
+    return record.get("experiment"), record.get("train")
+
+
+def _variant(record: Record, settings: Record) -> Record:
+    """What is unusual about the run of a record, if anything is."""
+    setting, usually = _VARIANTS.get(str(record.get("experiment")), ("", None))
+    value = settings.get(setting, usually)
+    return {} if value == usually else {"variant": value}
+
+
+def usual(records: Iterable[Record]) -> list[Record]:
+    """The records of usual settings."""
+    return [record for record in records if record.get("variant") is None]
+
+
 def check_apart(folders: Mapping[Path, Sequence[Record]]) -> None:
     """Raise if two folders hold the same experiment on the same set: their records would be taken for each other's."""
-    owner: dict[tuple[Any, Any], Path] = {}
+    owner: dict[tuple[Any, ...], Path] = {}
     for folder, records in folders.items():
         for names in {
-            (one.get("experiment"), one.get("train")) for one in records if one.get("experiment") != "training"
+            tuple(one.get(name) for name in ("experiment", "train", "variant"))
+            for one in records
+            if one.get("experiment") != "training"
         }:
             if owner.setdefault(names, folder) != folder:
                 raise ValueError(

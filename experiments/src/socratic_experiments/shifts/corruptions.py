@@ -14,7 +14,7 @@ from socratic_experiments.shifts.pixels import Draws, check_images, in_chunks, t
 
 _MIN_SIDE = 8
 _MAX_SEVERITY = 5
-# In the order of the paper. Each takes images (N, C, H, W) from 0 to 1, its constants and the draws.
+# In the order of Hendrycks and Dietterich. Each takes images (N, C, H, W) from 0 to 1, its constants and the draws.
 _FUNCTIONS: dict[str, Callable[[np.ndarray, Any, Draws], np.ndarray]] = {
     "gaussian_noise": noise.gaussian_noise,
     "shot_noise": noise.shot_noise,
