@@ -9,6 +9,7 @@ from socratic.numerics import (
     exp_shifted,
     finite_max,
     log_or_dead,
+    logsumexp_by,
     logsumexp_or_dead,
     pair_products,
     pair_sums,
@@ -54,6 +55,16 @@ def test_logsumexp_of_nothing_is_dead_without_gradient() -> None:
     y[0, 1].backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, torch.tensor([[0.0, 1 / 3], [0.0, 2 / 3]]))
+
+
+def test_logsumexp_by_groups() -> None:
+    x = torch.tensor([[0.0, -INF], [1e4, -INF], [math.log(2.0), 5.0], [1e4, -INF]], requires_grad=True)
+    y = logsumexp_by(x, torch.tensor([2, 0, 2, 0]), 3)
+    expected = [[1e4 + math.log(2.0), -INF], [-INF, -INF], [math.log(3.0), 5.0]]
+    torch.testing.assert_close(y, torch.tensor(expected))
+    y[2, 0].backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad[:, 0], torch.tensor([1 / 3, 0.0, 2 / 3, 0.0]))
 
 
 def test_pairs_are_left_major() -> None:

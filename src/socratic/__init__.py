@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from socratic.inference import NodeMoments as NodeMoments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import PosteriorBounds as PosteriorBounds
+    from socratic.inference import RegionValues as RegionValues
     from socratic.inference import Samples as Samples
+    from socratic.inference import column_surprise as column_surprise
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
     from socratic.inference import conditional_sample as conditional_sample
     from socratic.inference import dropout_posterior as dropout_posterior
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import mpe as mpe
     from socratic.inference import node_moments as node_moments
+    from socratic.inference import region_log_likelihood as region_log_likelihood
+    from socratic.inference import region_surprise as region_surprise
     from socratic.inference import sample as sample
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
@@ -73,7 +77,9 @@ _HOMES = {
         "NodeMoments",
         "Posterior",
         "PosteriorBounds",
+        "RegionValues",
         "Samples",
+        "column_surprise",
         "conditional_log_likelihood",
         "conditional_sample",
         "dropout_posterior",
@@ -83,6 +89,8 @@ _HOMES = {
         "monte_carlo_dropout",
         "mpe",
         "node_moments",
+        "region_log_likelihood",
+        "region_surprise",
         "sample",
         "sample_log_likelihoods",
         "tdi",

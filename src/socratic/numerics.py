@@ -69,6 +69,16 @@ def logsumexp_or_dead(x: Tensor, dim: int) -> Tensor:
     return log_or_dead(torch.exp(x - top).sum(dim, keepdim=True)) + top
 
 
+def logsumexp_by(x: Tensor, groups: Tensor, n_groups: int) -> Tensor:
+    """Log-sum-exp of the values (P, N) in each of G groups, given by ``groups`` (P,): (G, N).
+
+    Minus infinity where a group is empty, or all of its values are.
+    """
+    top = x.new_full((n_groups, x.shape[1]), -math.inf)
+    top = finite_or_zero(top.scatter_reduce(0, groups.unsqueeze(1).expand_as(x), x.detach(), "amax"))
+    return log_or_dead(torch.zeros_like(top).index_add(0, groups, torch.exp(x - top[groups]))) + top
+
+
 def sqrt_or_zero(x: Tensor) -> Tensor:
     """Square root that is 0 up to 0, with a zero (not infinite) gradient there."""
     zero = x <= 0

@@ -55,6 +55,7 @@ def test_likelihoods(both: tuple[socratic.Circuit, socratic.Graph]) -> None:
     assert_same(socratic.log_likelihood, both, rows, chunk_size=2)
     assert_same(socratic.marginal_log_likelihood, both, rows, class_prior=prior)
     assert_same(socratic.conditional_log_likelihood, both, rows[3:4], rows[[0, 3]], class_prior=prior, chunk_size=1)
+    assert_same(socratic.column_surprise, both, rows, class_prior=prior, chunk_size=2)
     values = [socratic.training_log_likelihood(circuit, rows, generator=torch.Generator()).exp() for circuit in both]
     close(*values, rtol=1e-9, atol=1e-9)
 

@@ -56,6 +56,10 @@ class LeafGroup(LeafSet, ABC):
         """Log-densities (F, I, N) of rows (N, V), summed over the slots of each region; ``keep`` (P, I) is 1 or 0."""
 
     @abstractmethod
+    def leaf_log_densities(self, x: Tensor) -> Tensor:
+        """Log-densities (P, I, N) of rows (N, V) under each univariate leaf, 0 where missing."""
+
+    @abstractmethod
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """The same, marginalising each univariate leaf of each row with probability ``dropout``."""
 
@@ -111,10 +115,18 @@ class ExponentialGroup(LeafGroup):
         statistics, natural = self.terms(x, keep)
         return torch.bmm(natural.flatten(1, 2).mT, statistics.flatten(1, 2))
 
+    def leaf_log_densities(self, x: Tensor) -> Tensor:
+        """Log-densities (P, I, N)."""
+        return self._padded_log_densities(x)[self.slot_index < self.n_slots]
+
+    def _padded_log_densities(self, x: Tensor) -> Tensor:
+        """Log-densities (F, D, I, N) of each leaf, 0 where a region has no such slot."""
+        statistics, natural = self.terms(x)
+        return torch.einsum("fdtn,fdti->fdin", statistics, natural)
+
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """Log-densities (F, I, N) of what is not dropped."""
-        statistics, natural = self.terms(x)
-        value = torch.einsum("fdtn,fdti->fdin", statistics, natural)
+        value = self._padded_log_densities(x)
         return value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1)
 
     def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
@@ -138,7 +150,7 @@ class DirectGroup(LeafGroup):
         missing = values.isnan()
         return torch.where(missing, self.slot_centres().view(-1, 1, 1), values), missing
 
-    def _leaf_densities(self, x: Tensor) -> Tensor:
+    def leaf_log_densities(self, x: Tensor) -> Tensor:
         """Log-densities (P, I, N), 0 where missing."""
         values, missing = self._leaf_values(x)
         return self.family.log_density(self.parameter_values(), values).masked_fill(missing, 0.0)
@@ -150,12 +162,12 @@ class DirectGroup(LeafGroup):
 
     def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
         """Log-densities (F, I, N)."""
-        density = self._leaf_densities(x)
+        density = self.leaf_log_densities(x)
         return self._by_region(density if keep is None else density * keep.unsqueeze(-1))
 
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """Log-densities (F, I, N) of what is not dropped."""
-        density = self._leaf_densities(x)
+        density = self.leaf_log_densities(x)
         return self._by_region(density.masked_fill(draw_dropped(density.shape, dropout, generator), 0.0))
 
     def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:

@@ -123,6 +123,24 @@ class LogMomentPlan(Protocol):
         """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`."""
 
 
+class RegionPlan(Protocol):
+    """Values of regions, the sets of columns that nodes are over, evaluated on chunks of rows.
+
+    A part of the circuit that never meets a region as a whole, such as another repetition, has no say in it.
+    """
+
+    scopes: tuple[tuple[int, ...], ...]
+    """The columns of each of Q regions."""
+    entries_per_row: int
+    """Numbers that an evaluation holds for each row."""
+
+    def log_likelihood(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
+        """log p(x_r) of each region r: (N, Q), given the log-weights (N, C) of the classes."""
+
+    def surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
+        """-log p(x_r | all other columns) of each region r: (N, Q), likewise."""
+
+
 class Engine(ABC):
     """Evaluates one circuit. Made for one query: it holds the weights that the circuit has at that moment."""
 
@@ -144,6 +162,8 @@ class Engine(ABC):
     """Numbers that an :class:`Evaluation` holds for each row."""
     entries_per_draw: int
     """Numbers that :meth:`Evaluation.complete` holds for each draw."""
+    entries_per_surprise: int
+    """Numbers that :meth:`column_surprise` holds for each row."""
 
     @property
     @abstractmethod
@@ -181,6 +201,14 @@ class Engine(ABC):
     @abstractmethod
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Evaluation:
         """Carry the values of all nodes up and keep them."""
+
+    @abstractmethod
+    def column_surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
+        """-log p(x_j | all other columns) of each column j: (N, V), given the log-weights (N, C) of the classes."""
+
+    @abstractmethod
+    def regions(self, min_columns: int) -> RegionPlan:
+        """All regions of at least so many columns."""
 
     @abstractmethod
     def is_deterministic(self) -> bool:

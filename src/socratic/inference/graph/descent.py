@@ -9,6 +9,7 @@ from socratic.circuit.graph import Graph
 from socratic.circuit.leaf_set import LeafValue
 from socratic.inference.engine import Kind, Select
 from socratic.inference.graph.evaluation import class_values, evaluate, gather
+from socratic.inference.graph.surroundings import walk_down
 from socratic.memory import gathered_at_a_time, split_terms
 from socratic.numerics import scale_dtype
 
@@ -45,6 +46,10 @@ class GraphEvaluation:
             roots = self.values[self.graph.root_numbers]
         (shares,) = torch.autograd.grad(roots, self.leaves, class_shares.t().to(roots.dtype), retain_graph=True)
         return shares
+
+    def surroundings(self, log_class_weights: Tensor) -> Tensor:
+        """The surroundings (M, N) of all nodes; see :func:`walk_down`."""
+        return walk_down(self.graph, self.values.detach(), self.log_weights, log_class_weights)
 
     def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (N, V) of all variables, NaN for those without leaves."""

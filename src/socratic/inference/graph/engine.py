@@ -16,8 +16,10 @@ from socratic.inference.graph.determinism import is_deterministic
 from socratic.inference.graph.evaluation import class_values, evaluate, values_per_row
 from socratic.inference.graph.masks import masks_of
 from socratic.inference.graph.moments import GraphMoments
+from socratic.inference.graph.regions import GraphRegions
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
+from socratic.numerics import logsumexp_by, logsumexp_or_dead
 
 
 class GraphEngine(Engine):
@@ -33,6 +35,7 @@ class GraphEngine(Engine):
         self.leaf_shape = (graph.n_leaves,)
         self.entries_per_row = values_per_row(graph)
         self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
+        self.entries_per_surprise = self.entries_per_evaluated_row + 2 * graph.n_nodes
         self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
 
     @property
@@ -75,6 +78,21 @@ class GraphEngine(Engine):
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> GraphEvaluation:
         """Carry the values of all nodes up and keep them."""
         return GraphEvaluation(self.circuit, self.log_weights, rows, kind)
+
+    def column_surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
+        """-log p(x_j | all other columns): (N, V), NaN for columns without leaves."""
+        evaluated = self.evaluate(rows)
+        around = evaluated.surroundings(log_class_weights)[: self.circuit.n_leaves]
+        variables = torch.cat([batch.variables for batch in self.circuit.leaves.leaf_batches()])
+        without = logsumexp_by(around, variables, self.circuit.n_features).t()
+        surprise = without - logsumexp_or_dead(evaluated.log_roots + log_class_weights, dim=1)
+        no_leaves = [column for column, families in enumerate(self.circuit.column_families) if not families]
+        surprise[:, no_leaves] = torch.nan
+        return surprise
+
+    def regions(self, min_columns: int) -> GraphRegions:
+        """All regions of at least so many columns."""
+        return GraphRegions(self.circuit, self.log_weights, min_columns)
 
     def is_deterministic(self) -> bool:
         """Whether the children of every sum are certain to be positive on different rows."""

@@ -14,6 +14,7 @@ from socratic.inference.engine import Kind, Select
 from socratic.inference.layered.algebra import LogAlgebra
 from socratic.inference.layered.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
 from socratic.inference.layered.sum_product import log_maxima, log_sums_with_zeros
+from socratic.inference.layered.surroundings import walk_down
 from socratic.inference.layered.values import LogValues, Products, all_repetitions, best_repetition
 from socratic.inference.layered.walk import walk_layers
 from socratic.memory import Scratch, map_tiles, split_terms
@@ -58,6 +59,10 @@ class LayeredEvaluation:
             weights, state = self.weights.layers[number - 1], self.walked.layers[number]
             self._split(layers[number - 1], weights, state, shares[number], shares)
         return shares[0]
+
+    def surroundings(self, log_class_weights: Tensor) -> list[LogValues]:
+        """The surroundings of the nodes of every layer, by layer number; see :func:`walk_down`."""
+        return walk_down(self.circuit, self.weights, self.walked, log_class_weights)
 
     def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (N, V) of all variables."""

@@ -15,12 +15,14 @@ from socratic.inference.layered.algebra import LogAlgebra, Step
 from socratic.inference.layered.descent import LayeredEvaluation
 from socratic.inference.layered.log_moments import LayeredLogMoments
 from socratic.inference.layered.moments import LayeredMoments
+from socratic.inference.layered.regions import LayeredRegions
 from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
+from socratic.inference.layered.surroundings import log_without_columns, surprise_entries_per_row
 from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
-from socratic.numerics import scale_dtype
+from socratic.numerics import logsumexp_or_dead, scale_dtype
 
 
 class LayeredEngine(Engine):
@@ -38,6 +40,7 @@ class LayeredEngine(Engine):
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
         self.entries_per_row = values_per_row(circuit)
         self.entries_per_evaluated_row = 2 * self.entries_per_row
+        self.entries_per_surprise = 3 * self.entries_per_row + surprise_entries_per_row(circuit)
         regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
         self.entries_per_draw = 4 * regions + 8 * circuit.n_features
 
@@ -103,6 +106,17 @@ class LayeredEngine(Engine):
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> LayeredEvaluation:
         """Carry the values of all nodes up and keep them."""
         return LayeredEvaluation(self.circuit, self.weights, rows, kind)
+
+    def column_surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
+        """-log p(x_j | all other columns): (N, V)."""
+        evaluated = self.evaluate(rows)
+        around = evaluated.surroundings(log_class_weights)
+        without = log_without_columns(self.circuit, rows, evaluated.walked.layers[0], around[0])
+        return without.t() - logsumexp_or_dead(evaluated.log_roots + log_class_weights, dim=1)
+
+    def regions(self, min_columns: int) -> LayeredRegions:
+        """All regions of at least so many columns."""
+        return LayeredRegions(self.circuit, self.weights, min_columns)
 
     def is_deterministic(self) -> bool:
         """Whether every sum has a single child of positive weight.
