@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import DensityUncertainty as DensityUncertainty
     from socratic.estimators import Uncertainty as Uncertainty
+    from socratic.inference import Dropout as Dropout
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
     from socratic.inference import Moments as Moments
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from socratic.inference import PosteriorBounds as PosteriorBounds
     from socratic.inference import RegionValues as RegionValues
     from socratic.inference import Samples as Samples
+    from socratic.inference import WeightPosterior as WeightPosterior
     from socratic.inference import column_surprise as column_surprise
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
     from socratic.inference import conditional_sample as conditional_sample
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from socratic.inference import expectation as expectation
     from socratic.inference import log_likelihood as log_likelihood
     from socratic.inference import marginal_log_likelihood as marginal_log_likelihood
+    from socratic.inference import moments as moments
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import mpe as mpe
     from socratic.inference import node_moments as node_moments
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
     from socratic.inference import training_log_likelihood as training_log_likelihood
+    from socratic.inference import weight_posterior as weight_posterior
     from socratic.learning.structure import chow_liu_tree as chow_liu_tree
     from socratic.learning.structure import hidden_chow_liu_tree as hidden_chow_liu_tree
     from socratic.learning.structure import learn_class_spns as learn_class_spns
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "rat_spn", "spatial_spn"),
     "socratic.inference": (
+        "Dropout",
         "Expectation",
         "Explanation",
         "Moments",
@@ -79,6 +84,7 @@ _HOMES = {
         "PosteriorBounds",
         "RegionValues",
         "Samples",
+        "WeightPosterior",
         "column_surprise",
         "conditional_log_likelihood",
         "conditional_sample",
@@ -86,6 +92,7 @@ _HOMES = {
         "expectation",
         "log_likelihood",
         "marginal_log_likelihood",
+        "moments",
         "monte_carlo_dropout",
         "mpe",
         "node_moments",
@@ -95,6 +102,7 @@ _HOMES = {
         "sample_log_likelihoods",
         "tdi",
         "training_log_likelihood",
+        "weight_posterior",
     ),
     "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
     "socratic.errors": ("CalibrationWarning", "DataFileError", "ModelFileError"),

@@ -1,7 +1,8 @@
 """Inference: likelihoods, moments over dropout masks, Monte Carlo dropout, class posteriors, queries given evidence."""
 
+from socratic.inference.dropout import Dropout
 from socratic.inference.likelihood import log_likelihood, training_log_likelihood
-from socratic.inference.moments import node_moments, tdi
+from socratic.inference.moments import moments, node_moments, tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_bounds import PosteriorBounds
@@ -22,8 +23,11 @@ from socratic.inference.queries import (
     sample,
 )
 from socratic.inference.results import Moments, NodeMoments
+from socratic.inference.visits import weight_posterior
+from socratic.inference.weight_posterior import WeightPosterior
 
 __all__ = [
+    "Dropout",
     "Expectation",
     "Explanation",
     "Moments",
@@ -32,6 +36,7 @@ __all__ = [
     "PosteriorBounds",
     "RegionValues",
     "Samples",
+    "WeightPosterior",
     "column_surprise",
     "conditional_log_likelihood",
     "conditional_sample",
@@ -39,6 +44,7 @@ __all__ = [
     "expectation",
     "log_likelihood",
     "marginal_log_likelihood",
+    "moments",
     "monte_carlo_dropout",
     "mpe",
     "node_moments",
@@ -48,4 +54,5 @@ __all__ = [
     "sample_log_likelihoods",
     "tdi",
     "training_log_likelihood",
+    "weight_posterior",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from socratic.errors import check_choice, check_rate
 
@@ -27,6 +28,9 @@ class Dropout:
         Whether the class roots drop children too.
     """
 
+    remedy: ClassVar[str] = "a smaller dropout"
+    """What makes variances smaller."""
+
     rate: float
     masks: MaskKind = "edge"
     root: bool = False
@@ -36,6 +40,9 @@ class Dropout:
         """The masks that a query was asked for by these arguments; a ValueError names the one that is wrong."""
         check_choice("masks", masks, MASK_KINDS)
         return cls(check_rate("dropout", dropout), masks, bool(root_dropout))
+
+    def check_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Masks fit every circuit."""
 
     @property
     def shared(self) -> bool:

@@ -2,8 +2,9 @@
 
 Every query is written once, over this interface, and every kind of circuit implements it once
 (:mod:`socratic.inference.layered`, :mod:`socratic.inference.graph`). Queries check arguments, cut rows into chunks and
-make results; engines evaluate chunks of checked rows (N, V). What is random is an argument (:class:`Dropout`, and the
-uncertainty of leaves), what a kind of circuit cannot do is a reason in words.
+make results; engines evaluate chunks of checked rows (N, V). What is uncertain is an argument
+(:data:`~socratic.inference.doubt.Doubt`, and the uncertainty of leaves), what a kind of circuit cannot do is a reason
+in words.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.leaf_set import LeafValue
+from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.passes import Shape
 from socratic.inference.posterior import Posterior
@@ -64,6 +66,9 @@ class Evaluation(Protocol):
 
     def leaf_shares(self, class_shares: Tensor) -> Tensor:
         """Split each row's ``class_shares`` (N, C) from the roots down: the probability of each leaf to be used."""
+
+    def sum_shares(self, class_shares: Tensor) -> list[Tensor]:
+        """The same for sums, added up over the rows: shaped as :attr:`Engine.sum_shapes`, in float64."""
 
     def moments(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (N, V) of all variables under leaves with these shares."""
@@ -156,6 +161,8 @@ class Engine(ABC):
     circuit: Circuit | Graph
     leaf_shape: tuple[int, ...]
     """Shape of a quantity that every leaf has one of."""
+    sum_shapes: Sequence[Shape]
+    """Shapes of quantities that every sum has one of; the sums of a class root are one."""
     entries_per_row: int
     """Numbers that :meth:`log_likelihood` or :meth:`masked` hold for each row."""
     entries_per_evaluated_row: int
@@ -186,7 +193,7 @@ class Engine(ABC):
 
     @abstractmethod
     def moments(
-        self, dropout: Dropout, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
+        self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> MomentPlan:
         """How to compute the moments of the class likelihoods; ``leaves`` as in :class:`MomentPlan`, of all rows."""
 

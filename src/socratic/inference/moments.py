@@ -1,4 +1,4 @@
-"""Tractable dropout inference: moments of the class likelihoods, or of every node, over dropout masks."""
+"""Moments of the class likelihoods over what is uncertain; tractable dropout inference is those over dropout masks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_choice, check_count
+from socratic.inference.doubt import Doubt, check_doubt
 from socratic.inference.dropout import Dropout, MaskKind
 from socratic.inference.engine import Engine, MomentPlan, MomentsOfRows
 from socratic.inference.kinds import engine_of
@@ -70,33 +71,61 @@ def tdi(
     Moments
     """
     masked = Dropout.check(dropout, masks, root_dropout)
-    check_choice("covariance", covariance, COVARIANCE_KINDS)
-    engine = engine_of(circuit)
-    rows = check_rows(circuit, x)
-    leaves = LeafUncertainty.check(engine, rows, leaf_variance, leaf_covariance)
+    engine, rows, leaves = _check(circuit, x, covariance, leaf_variance, leaf_covariance)
     return class_moments(engine, rows, masked, leaves, covariance, _check_budget(budget), chunk_size)
+
+
+def moments(
+    circuit: Circuit | Graph,
+    x: Any,
+    doubt: Doubt,
+    *,
+    covariance: CovarianceKind = "exact",
+    leaf_variance: LeafVariance | None = None,
+    leaf_covariance: Tensor | None = None,
+    budget: int | None = None,
+    chunk_size: int | None = None,
+) -> Moments:
+    """Mean and covariance of the class likelihoods over what is uncertain, in one pass.
+
+    Parameters
+    ----------
+    circuit : Circuit or Graph
+    x : array-like (N, V)
+        Rows; NaN is a missing value.
+    doubt : Dropout or WeightPosterior
+        What is uncertain: which children sums keep, or what their weights are.
+    covariance, leaf_variance, leaf_covariance, budget, chunk_size
+        As in :func:`~socratic.tdi`, which is this function for dropout.
+
+    Returns
+    -------
+    Moments
+    """
+    check_doubt(doubt)
+    engine, rows, leaves = _check(circuit, x, covariance, leaf_variance, leaf_covariance)
+    return class_moments(engine, rows, doubt, leaves, covariance, _check_budget(budget), chunk_size)
 
 
 def class_moments(
     engine: Engine,
     rows: Tensor,
-    dropout: Dropout,
+    doubt: Doubt,
     leaves: LeafUncertainty,
     covariance: CovarianceKind = "exact",
     budget: int | None = None,
     chunk_size: int | None = None,
 ) -> Moments:
-    """:func:`tdi` of checked arguments; to be called by what users call, for them to be warned where they are."""
-    plan = engine.moments(dropout, covariance, leaves=leaves.relative, budget=budget)
+    """:func:`moments` of checked arguments; to be called by what users call, for them to be warned where they are."""
+    doubt.check_shapes(engine.sum_shapes)
+    plan = engine.moments(doubt, covariance, leaves=leaves.relative, budget=budget)
     found = _evaluate(plan, rows, leaves, chunk_size)
-    warn_of_saturation(plan.peaks, rows, engine.kind, stacklevel=4)
+    warn_of_saturation(plan.peaks, rows, engine.kind, doubt.remedy, stacklevel=4)
     return Moments(
         found.log_mean,
         _class_matrix(plan.method, found.relative),
-        dropout.rate,
-        dropout.masks,
+        doubt,
         covariance,
-        dropout.root,
         plan.method,
         plan.reason,
         None if found.upper is None else (found.relative, found.upper),
@@ -132,10 +161,20 @@ def node_moments(
     plan = engine.node_moments(masked, _check_budget(budget))
     rows = check_rows(graph, x)
     found = _evaluate(plan, rows, LeafUncertainty(None), None)
-    warn_of_saturation(plan.peaks, rows, engine.kind, stacklevel=3)
+    warn_of_saturation(plan.peaks, rows, engine.kind, masked.remedy, stacklevel=3)
     upper = found.relative if found.upper is None else found.upper  # what is exact is both of its bounds
     bounds = (found.relative, upper)
     return NodeMoments(found.log_mean, bounds, masked.rate, masked.masks, masked.root, plan.method, plan.reason)
+
+
+def _check(
+    circuit: Any, x: Any, covariance: Any, leaf_variance: LeafVariance | None, leaf_covariance: Tensor | None
+) -> tuple[Engine, Tensor, LeafUncertainty]:
+    """Check what both ways to ask for moments are given."""
+    check_choice("covariance", covariance, COVARIANCE_KINDS)
+    engine = engine_of(circuit)
+    rows = check_rows(circuit, x)
+    return engine, rows, LeafUncertainty.check(engine, rows, leaf_variance, leaf_covariance)
 
 
 def _check_budget(budget: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""Results of tractable dropout inference, for circuits and graphs."""
+"""Results of moments, for circuits and graphs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from socratic.errors import check_choice
+from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import MaskKind
 from socratic.inference.posterior import Posterior, class_shares, expand_moments, expand_posterior, log_class_prior
 from socratic.inference.posterior_bounds import (
@@ -28,7 +29,7 @@ COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and covariance of the class likelihoods p(x | class) over dropout masks.
+    """Mean and covariance of the class likelihoods p(x | class) over what is uncertain.
 
     Attributes
     ----------
@@ -37,8 +38,10 @@ class Moments:
     relative_covariance : Tensor (N, C, C)
         Covariance of two classes' likelihoods divided by both means. Diagonal for ``"independent"``; for
         ``"upper"`` the Cauchy-Schwarz bound.
-    dropout, masks, covariance, root_dropout
-        The settings they were computed with.
+    doubt : Dropout or WeightPosterior
+        What was uncertain.
+    covariance : str
+        Which covariances were asked for.
     method : str
         How: ``"layered"`` for a :class:`~socratic.Circuit`; ``"tree"``, ``"structured"``, ``"multiset"`` or
         ``"bounds"`` for a :class:`~socratic.Graph`; ``"independent"`` or ``"upper"`` if ``covariance`` asked for
@@ -52,10 +55,8 @@ class Moments:
 
     log_mean: Tensor
     relative_covariance: Tensor
-    dropout: float
-    masks: MaskKind
+    doubt: Doubt
     covariance: CovarianceKind
-    root_dropout: bool
     method: Method
     reason: str
     variance_bounds: tuple[Tensor, Tensor] | None = None

@@ -25,8 +25,9 @@ class GraphEvaluation:
         if kind == "max":
             self.values = _maximise(graph, self.leaves, log_weights)  # (M, N)
         else:
-            with torch.enable_grad():  # whose gradients are the shares of the leaves
-                self.values = evaluate(graph, self.leaves.requires_grad_(), log_weights)
+            with torch.enable_grad():  # whose gradients are the shares of the leaves and edges
+                self.edges = log_weights.detach().clone().requires_grad_()
+                self.values = evaluate(graph, self.leaves.requires_grad_(), self.edges)
         self.log_roots = class_values(graph, self.values.detach(), scale_dtype(rows))
 
     def complete(self, row: Tensor, classes: Tensor, select: Select, value: LeafValue) -> Tensor:
@@ -42,9 +43,17 @@ class GraphEvaluation:
 
     def leaf_shares(self, class_shares: Tensor) -> Tensor:
         """Shares (L, N) of all leaves: how the classes' log-values change with a leaf's."""
+        return self._shares(class_shares, self.leaves)
+
+    def sum_shares(self, class_shares: Tensor) -> list[Tensor]:
+        """Shares (sums,) of all sums, added up over the rows: those of their edges."""
+        edges = self._shares(class_shares, self.edges).to(scale_dtype(class_shares))
+        return [edges.new_zeros(self.graph.n_sums).index_add(0, self.graph.sum_of_edge, edges)]
+
+    def _shares(self, class_shares: Tensor, of: Tensor) -> Tensor:
         with torch.enable_grad():
             roots = self.values[self.graph.root_numbers]
-        (shares,) = torch.autograd.grad(roots, self.leaves, class_shares.t().to(roots.dtype), retain_graph=True)
+        (shares,) = torch.autograd.grad(roots, of, class_shares.t().to(roots.dtype), retain_graph=True)
         return shares
 
     def surroundings(self, log_class_weights: Tensor) -> Tensor:

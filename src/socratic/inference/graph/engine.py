@@ -9,6 +9,7 @@ from torch import Tensor
 
 from socratic.circuit.graph import Graph
 from socratic.draws import draw_dropped
+from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
 from socratic.inference.graph.descent import GraphEvaluation
@@ -33,6 +34,7 @@ class GraphEngine(Engine):
         self.circuit: Graph = graph
         self.log_weights = graph.log_weights()
         self.leaf_shape = (graph.n_leaves,)
+        self.sum_shapes = [(graph.n_sums,)]
         self.entries_per_row = values_per_row(graph)
         self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
         self.entries_per_surprise = self.entries_per_evaluated_row + 2 * graph.n_nodes
@@ -66,10 +68,10 @@ class GraphEngine(Engine):
         return GraphMaskedEvaluation(self.circuit, self.log_weights, rows, dropout)
 
     def moments(
-        self, dropout: Dropout, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
+        self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> GraphMoments:
         """Moments of the class likelihoods, exact as far as the budget goes."""
-        return GraphMoments(self.circuit, self.log_weights, dropout, covariance, leaves=leaves, budget=budget)
+        return GraphMoments(self.circuit, self.log_weights, doubt, covariance, leaves=leaves, budget=budget)
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
         """Moments of every node, likewise."""

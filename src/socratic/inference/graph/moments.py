@@ -1,6 +1,8 @@
-"""Tractable dropout inference on graphs: trees, shared nodes, and bounds where sharing is too much to follow.
+"""Moments on graphs: trees, shared nodes, and bounds where sharing is too much to follow.
 
-Means are exact on every graph: dropping an edge with probability p multiplies its weight by q = 1 - p on average.
+Means are exact on every graph: they are the values at the mean weights, and dropping an edge with probability p
+multiplies its weight by q = 1 - p on average. No two nodes are negatively correlated, unless leaves are: given
+everything below a sum, all nodes above it increase with its value. So variances without covariances are lower bounds.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.inference.dropout import Dropout
+from socratic.circuit.levels import Block
+from socratic.inference.doubt import Doubt
 from socratic.inference.engine import MomentsOfRows
 from socratic.inference.graph.evaluation import evaluate, gather, values_per_row
-from socratic.inference.graph.masks import Masks, masks_of
-from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, compile_plan
+from socratic.inference.graph.noise import GraphNoise, noise_of
+from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, SumStep, compile_plan
 from socratic.inference.graph.sharing import correlated_leaves, sharing_of
 from socratic.inference.leaf_uncertainty import distinct_rows
 from socratic.inference.results import CovarianceKind, Method
@@ -44,7 +47,7 @@ class GraphMoments:
     ----------
     graph : Graph
     log_weights : (E,)
-    dropout : Dropout
+    doubt : Doubt
     covariance : {"exact", "independent", "upper"}
     leaves : Tensor (N, L) or (N, L, L), optional
         Relative variances or covariances of the leaves that evaluations are given, of all rows.
@@ -58,7 +61,7 @@ class GraphMoments:
         self,
         graph: Graph,
         log_weights: Tensor,
-        dropout: Dropout,
+        doubt: Doubt,
         covariance: CovarianceKind = "exact",
         *,
         leaves: Tensor | None = None,
@@ -66,27 +69,24 @@ class GraphMoments:
         every_node: bool = False,
     ) -> None:
         self.graph = graph
-        masks = masks_of(graph, dropout.masks, dropout.root)
-        masked = masks.masked.to(graph.dtype)
-        self.log_weights = log_weights + masked * dropout.log_kept
-        self.odds = masked * dropout.odds
+        self.noise = noise_of(graph, log_weights, doubt)
         self.numbers = torch.arange(graph.n_nodes, device=graph.device) if every_node else graph.root_numbers
         self.peaks: list[Tensor] = []
         if covariance != "exact":
             choice = Choice(covariance, f"covariance={covariance!r} was asked for")
-        elif dropout.rate == 0.0 and leaves is None:
-            choice = Choice("tree", "nothing is random: there are no masks and leaves are certain")
+        elif self.noise.certain and leaves is None:
+            choice = Choice("tree", "nothing is random: weights and leaves are certain")
         else:
             budget = DEFAULT_BUDGET if budget is None else budget
-            choice = _choose(graph, dropout, masks, leaves, budget, every_node)
+            choice = _choose(graph, self.noise, leaves, budget, every_node)
         self.method, self.reason, self.plan = choice
-        of_moments = 3 * graph.n_nodes if self.plan is None else 7 * graph.n_edges + 2 * self.plan.n_entries
+        of_moments = 3 * graph.n_nodes if self.plan is None else 8 * graph.n_edges + 2 * self.plan.n_entries
         self.entries_per_row = values_per_row(graph) + of_moments
 
     def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
         """The moments, given the relative variances (N, L) or covariances (N, L, L) of uncertain leaves."""
-        values = evaluate(self.graph, self.graph.leaves.log_density(rows), self.log_weights)
-        chunk = _Chunk(self.graph, values, self.log_weights, self.odds, leaves, self.peaks)
+        values = evaluate(self.graph, self.graph.leaves.log_density(rows), self.noise.log_mean)
+        chunk = _Chunk(self.graph, values, self.noise, leaves, self.peaks)
         log_mean = values[self.numbers].t().to(rows.dtype)
         if self.plan is not None:
             return MomentsOfRows(log_mean, chunk.covariances(self.plan))
@@ -96,20 +96,18 @@ class GraphMoments:
         return MomentsOfRows(log_mean, lower, upper)
 
 
-def _choose(
-    graph: Graph, dropout: Dropout, masks: Masks, leaves: Tensor | None, budget: int, every_node: bool
-) -> Choice:
+def _choose(graph: Graph, noise: GraphNoise, leaves: Tensor | None, budget: int, every_node: bool) -> Choice:
     """Pick the cheapest exact method, or bounds.
 
     The choice is kept with the graph: it depends on its wiring, on which leaves are correlated, and on which moments
     are asked for.
     """
     groups = None if leaves is None else correlated_leaves(distinct_rows(leaves))
-    key = ("moments", dropout.masks, dropout.root, every_node, None if groups is None else (*groups.tolist(),), budget)
+    key = ("moments", *noise.wiring, every_node, None if groups is None else (*groups.tolist(),), budget)
     if key not in graph.derived:
         while len(graph.derived) >= _KEPT_PLANS:
             graph.derived.pop(next(iter(graph.derived)))  # the oldest
-        graph.derived[key] = _make_choice(graph, masks, groups, budget, every_node=every_node)
+        graph.derived[key] = _make_choice(graph, noise, groups, budget, every_node=every_node)
     choice: Choice = graph.derived[key]
     if choice.method == "bounds" and leaves is not None and bool((distinct_rows(leaves) < 0).any()):
         raise ValueError(
@@ -119,12 +117,14 @@ def _choose(
     return choice
 
 
-def _make_choice(graph: Graph, masks: Masks, leaf_groups: Tensor | None, budget: int, *, every_node: bool) -> Choice:
-    sharing = sharing_of(graph, masks, leaf_groups)
+def _make_choice(
+    graph: Graph, noise: GraphNoise, leaf_groups: Tensor | None, budget: int, *, every_node: bool
+) -> Choice:
+    sharing = sharing_of(graph, noise.masks, leaf_groups)
     if sharing.is_tree:
         return Choice("tree", "no two nodes that meet share anything random: all their covariances are 0")
     try:
-        plan = compile_plan(graph, masks, sharing, budget, every_node=every_node)
+        plan = compile_plan(graph, noise.masks, sharing, budget, every_node=every_node)
     except OverBudgetError as problem:
         return Choice("bounds", str(problem))
     count = f"{plan.n_entries - 1:,} joint moments of nodes that share randomness"
@@ -140,26 +140,30 @@ class _Chunk:
         self,
         graph: Graph,
         values: Tensor,  # (M, N)
-        log_weights: Tensor,  # (E,)
-        odds: Tensor,  # (E,) p / q of the masks, 0 without
+        noise: GraphNoise,
         leaves: Tensor | None,  # (N, L) relative variances, or (N, L, L) covariances
         peaks: list[Tensor],
     ) -> None:
-        self.graph, self.values, self.log_weights, self.odds = graph, values, log_weights, odds
+        self.graph, self.values, self.noise = graph, values, noise
         self.leaves, self.peaks = leaves, peaks
-        self.dtype, self.limit = odds.dtype, saturation(odds.dtype)
+        self.dtype, self.limit = noise.odds.dtype, saturation(noise.odds.dtype)
 
-    def responsibilities(self, log_weights: Tensor, sums: Tensor, children: Tensor) -> Tensor:
-        """Shares of children in their sums, from log-weights and log-values."""
+    def log_ratios(self, sums: Tensor, children: Tensor) -> Tensor:
+        """Logarithms of the values of children over those of their sums."""
         # A sum that is dead has no share in anything; its relative moments are 0 by convention.
-        return torch.exp((children + log_weights - finite_or_zero(sums)).to(self.dtype))
+        return (children - finite_or_zero(sums)).to(self.dtype)
 
-    def all_responsibilities(self) -> Tensor:
-        """Those of all edges, and a row of ones: (E + 1, N)."""
-        sums = self.values[self.graph.sum_numbers[self.graph.sum_of_edge]]
-        children = self.values[self.graph.edge_child]
-        share = self.responsibilities(self.log_weights.unsqueeze(-1), sums, children)
-        return torch.cat([share, torch.ones_like(self.values[:1], dtype=self.dtype)])
+    def of_all_edges(self) -> tuple[Tensor, Tensor | None]:
+        """Responsibilities of all edges, and a row of ones: (E + 1, N). Likewise the squares of Dirichlet weights."""
+        sum_of_edge, log_weights = self.graph.sum_of_edge, self.noise.log_mean.unsqueeze(-1)
+        sums, children = self.values[self.graph.sum_numbers[sum_of_edge]], self.values[self.graph.edge_child]
+        ratios = self.log_ratios(sums, children)
+        ones = torch.ones_like(self.values[:1], dtype=self.dtype)
+        share = torch.cat([torch.exp(ratios + log_weights), ones])
+        if self.noise.common is None:
+            return share, None
+        common = self.noise.common[sum_of_edge].unsqueeze(-1)
+        return share, self.noise.squares(ratios, log_weights, self.noise.odds.unsqueeze(-1), common)
 
     def variances(self, *, upper: bool) -> Tensor:
         """Relative variances (M, N) of all nodes: without covariances, or with the largest possible ones."""
@@ -173,24 +177,29 @@ class _Chunk:
             for tile in block.tiles(gathered_at_a_time(n_rows, found.device)):
                 numbers = levels.children_of(tile)
                 below = gather(found, numbers)
-                if tile.is_sum:
-                    log_weights, odds = (
-                        part[tile.edges()].view(*numbers.shape, 1) for part in (self.log_weights, self.odds)
-                    )
-                    sums = self.values[tile.start : tile.stop].unsqueeze(1)
-                    share = self.responsibilities(log_weights, sums, gather(self.values, numbers))
-                    total = _sum_variances(share, below, odds, upper)
-                else:
-                    total = _joined(below)
+                total = self._sum_variances(tile, below, upper=upper) if tile.is_sum else _joined(below)
                 found[tile.start : tile.stop] = total.clamp_max(self.limit)
         self._note(found)
         return found
 
+    def _sum_variances(self, tile: Block, below: Tensor, *, upper: bool) -> Tensor:
+        """Relative variances of a tile of sums (n, N) from those of their children (n, k, N)."""
+        numbers, noise = self.graph.levels.children_of(tile), self.noise
+        log_weights, odds = (part[tile.edges()].view(*numbers.shape, 1) for part in (noise.log_mean, noise.odds))
+        ratios = self.log_ratios(self.values[tile.start : tile.stop].unsqueeze(1), gather(self.values, numbers))
+        share = torch.exp(ratios + log_weights)
+        passed = (share * sqrt_or_zero(below)).sum(1) ** 2 if upper else (share * share * below).sum(1)
+        common = None
+        if noise.common is not None:
+            common = noise.common[self.graph.sum_of_edge[tile.edges()]].view(*numbers.shape, 1)
+        squares = noise.squares(ratios, log_weights, odds, common)
+        gained = (squares * (1.0 + below)).sum(1)
+        return passed + _less_common(gained, passed, None if common is None else common[:, 0])
+
     def covariances(self, plan: Plan) -> Tensor:
         """Relative covariances of the pairs of a plan: (N, C, C) of the roots, (N, M) of every node with itself."""
-        share = self.all_responsibilities()
+        share, squares = self.of_all_edges()
         device, n_rows = share.device, share.shape[1]
-        odds = self.odds.amax() if self.odds.numel() else self.odds.new_zeros(())
         found = share.new_zeros(plan.n_entries, n_rows)
         for item in plan.steps:
             if isinstance(item, LeafStep):
@@ -202,16 +211,25 @@ class _Chunk:
                 if isinstance(item, ProductStep):
                     total = _joined(gather(found, item.parts[part].to(device)))
                 else:
-                    first, second, entry, factor, same_mask = (tensor[part].to(device) for tensor in item[2:])
-                    below = gather(found, entry)
-                    weight = gather(share, first) * gather(share, second) * factor.to(share).unsqueeze(-1)
-                    total = (weight * (below + (same_mask * odds).unsqueeze(-1) * (1.0 + below))).sum(1)
+                    total = self._sum_pairs(item.cut(part, device), found, share, squares)
                 start = item.start + skip
                 # Means of products are never negative, so that R is at least -1 but for rounding.
                 found[start : start + len(total)] = total.clamp(-1.0, self.limit)
         self._note(found)
         pairs = plan.pairs.to(device)
         return found[pairs.flatten()].view(*pairs.shape, n_rows).movedim(-1, 0)
+
+    def _sum_pairs(self, step: SumStep, found: Tensor, share: Tensor, squares: Tensor | None) -> Tensor:
+        """The entries (n, N) of a step, from those below."""
+        below = gather(found, step.entry)
+        weight = gather(share, step.first) * gather(share, step.second) * step.factor.to(share).unsqueeze(-1)
+        passed = (weight * below).sum(1)
+        same = step.same_mask.to(share).unsqueeze(-1)
+        if squares is None or self.noise.common is None:
+            odds = self.noise.odds.amax() if self.noise.odds.numel() else 0.0
+            return passed + (weight * (same * odds) * (1.0 + below)).sum(1)
+        gained = (gather(squares, step.first) * same * (1.0 + below)).sum(1)
+        return passed + _less_common(gained, passed, self.noise.common[step.twice].unsqueeze(-1))
 
     def leaf_pairs(self, pairs: Tensor) -> Tensor:
         """Relative covariances (n, N) of pairs (n, 2) of leaves; each leaf with itself, if only variances are given."""
@@ -226,13 +244,11 @@ class _Chunk:
             self.peaks.append(found.detach().amax())
 
 
-def _sum_variances(share: Tensor, below: Tensor, odds: Tensor, upper: bool) -> Tensor:
-    """Relative variances of sums (n, N) from those of their children (n, k, N)."""
-    squares = share * share
-    if upper:
-        together = (share * sqrt_or_zero(below)).sum(1)
-        return together * together + (squares * (1.0 + below) * odds).sum(1)
-    return (squares * (below + (1.0 + below) * odds)).sum(1)
+def _less_common(gained: Tensor, passed: Tensor, common: Tensor | None) -> Tensor:
+    """What sums gain (n, N) from their own weights, less what those have in common (n, 1)."""
+    if common is None:
+        return gained
+    return (gained - common * (1.0 + passed)).clamp_min(0.0)  # not negative but for rounding
 
 
 def _joined(parts: Tensor) -> Tensor:

@@ -11,10 +11,14 @@ or, if the sum occurs twice or meets another sum b of its mask group,
 
     R = sum_ij r_ai r_bj R({i, j} + rest) + (p / q) sum_i r_ai r_bi (1 + R({i, i} + rest)).
 
+Dirichlet weights are followed as masks on edges are. Of a sum that occurs twice they make
+
+    R = sum_ij r_i r_j R_ij + (sum_i r_i^2 / w_i (1 + R_ii) - sum_ij r_i r_j (1 + R_ij)) / (alpha_0 + 1).
+
 No variable occurs more than twice in a multiset, so no sum group does. A component of leaves alone is therefore a
 pair of one variable, whose R is given: nothing but second moments of the leaves is ever needed. Everything here depends
-on the wiring and on which leaves are correlated: a plan is made once and evaluated for whole batches. Its terms are
-non-negative, unless leaves are negatively correlated.
+on the wiring and on which leaves are correlated: a plan is made once and evaluated for whole batches. Under masks its
+terms are non-negative, unless leaves are negatively correlated.
 """
 
 from __future__ import annotations
@@ -72,6 +76,11 @@ class SumStep(NamedTuple):
     entry: Tensor  # (n, T)
     factor: Tensor  # (n, T)
     same_mask: Tensor  # (n, T)
+    twice: Tensor  # (n,) which of the sums occurs twice; their number for none
+
+    def cut(self, part: slice, device: torch.device) -> SumStep:
+        """Some of the entries, on a device."""
+        return self._replace(**{name: getattr(self, name)[part].to(device) for name in self._fields[2:]})
 
 
 Step = LeafStep | ProductStep | SumStep
@@ -131,6 +140,8 @@ class _Compiler:
         self.products: dict[tuple[int, ...], int] = {}  # of several components, given as entries
         self.states: dict[tuple[int, ...], int] = {}
         self.terms: dict[int, list[Term]] = {}
+        self.number_of_sum = {node: number for number, node in enumerate(self.first_edge)}
+        self.twice: dict[int, int] = {}  # the sum that occurs twice in a component, by entry
         self.queue: deque[tuple[int, ...]] = deque()
         self.n_entries = 1
         self.pairs_only = True
@@ -223,6 +234,8 @@ class _Compiler:
             component = self.queue.popleft()
             if component[-1] >= self.n_leaves:
                 self.terms[self.entries[component]] = self._expand(component)
+                if component[-1] == component[-2]:
+                    self.twice[self.entries[component]] = self.number_of_sum[component[-1]]
 
     def _expand(self, component: tuple[int, ...]) -> list[Term]:
         """Expand at the highest sum, which has the largest number, and at another of its group if there is one."""
@@ -290,11 +303,12 @@ class _Compiler:
                 parts = [[number[part] for part in parts_of[entry]] for entry in members]
                 steps.append(ProductStep(*span, torch.tensor(parts)))
             elif size:
-                steps.append(self._sum_step(span, [self.terms[entry] for entry in members], number))
+                steps.append(self._sum_step(span, members, number))
         table = torch.tensor([number[entry] for entry in pairs])
         return Plan(tuple(steps), self.n_entries, table, max(map(len, self.entries), default=0), self.pairs_only)
 
-    def _sum_step(self, span: tuple[int, int], members: Sequence[Sequence[Term]], number: dict[int, int]) -> SumStep:
+    def _sum_step(self, span: tuple[int, int], entries: Sequence[int], number: dict[int, int]) -> SumStep:
+        members = [self.terms[entry] for entry in entries]
         return SumStep(
             *span,
             torch.tensor([[term.first for term in terms] for terms in members]),
@@ -302,6 +316,7 @@ class _Compiler:
             torch.tensor([[number[term.entry] for term in terms] for terms in members]),
             torch.tensor([[term.factor for term in terms] for terms in members]),
             torch.tensor([[term.same_mask for term in terms] for terms in members]),
+            torch.tensor([self.twice.get(entry, len(self.first_edge)) for entry in entries]),
         )
 
 

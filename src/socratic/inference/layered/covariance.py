@@ -4,7 +4,7 @@ Covariances come as None (zero), variances (F, S, N) (uncorrelated nodes) or mat
 layer's products are all pairs of left and right nodes, the covariance of the K = A * B products is never
 built: with ``a``, ``b`` the children's values and weights W_s[l, r],
 
-    R_st = sum W_s[l, r] W_t[l', r'] a_l a_l' b_r b_r' (R_ll' (1 + R_rr') + R_rr') / (s_s s_t) + mask
+    R_st = sum W_s[l, r] W_t[l', r'] a_l a_l' b_r b_r' (R_ll' (1 + R_rr') + R_rr') / (s_s s_t) + noise
 
 is a chain of matrix products with weights that the whole batch shares: 6 S^4 operations a row and region
 instead of the 2 S^6 of the sum as written.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from socratic.inference.layered.noise import SumNoise
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
 from socratic.memory import Scratch, map_tiles
@@ -96,7 +97,7 @@ def multiply(left: Tensor | None, right: Tensor | None, like: Tensor) -> Tensor 
     return left + right + left * right
 
 
-def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float, correlated: bool) -> Tensor | None:
+def sum_variance(weights: Tensor, children: Children, sums: Tensor, noise: SumNoise, correlated: bool) -> Tensor | None:
     """Variances (F, S, N) of a layer's sums when covariances between children are not tracked.
 
     Parameters
@@ -106,41 +107,43 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, odds: float,
         With variances only.
     sums : (F, S, N)
         The weighted sums of the children's values.
-    odds : float
-        p / q of the masks.
+    noise : SumNoise
+        How the weights vary.
     correlated : bool
         Take the children as fully correlated (upper bound) instead of uncorrelated (lower bound).
     """
-    if odds == 0.0 and children.certain:
+    if noise.certain and children.certain:
         return None
 
     kept_dtype = sums.dtype
+    limit = saturation(kept_dtype)
     weights, children, sums = _wide_enough(weights, children, sums)
+    floor = _floored(sums)
 
     def compute(folds: slice, rows: slice, _: Scratch) -> Tensor:
-        part, w = children.cut(folds, rows), weights[folds]
+        part, w, scale = children.cut(folds, rows), weights[folds], floor[folds, :, rows]
         values, spread = part.values(), part.spread()
         squares = values * values
-        total = odds * torch.bmm(w * w, squares * (1.0 + spread))
         if correlated:
-            deviation = torch.bmm(w, values * sqrt_or_zero(spread))
-            return total + deviation * deviation
-        return total + torch.bmm(w * w, squares * spread)
+            deviation = torch.bmm(w, values * sqrt_or_zero(spread)) / scale
+            passed = deviation * deviation
+        else:
+            passed = torch.bmm(w * w, squares * spread) / scale / scale
+        passed = passed.clamp_max(limit)
+        if noise.certain:
+            return passed
+        moments = torch.bmm(noise.squares(w, folds), squares * (1.0 + spread)) / scale / scale
+        return passed + noise.of_sums(moments, passed, folds)
 
     n_folds, _, n_rows = sums.shape
     entry_bytes = 3 * weights.shape[-1] * sums.element_size()
     total = map_tiles(compute, n_folds, n_rows, entry_bytes, sums.device, row_axis=2)
-    floor = _floored(sums)
-    return (total / floor / floor).clamp_max(saturation(kept_dtype)).to(kept_dtype)
+    return total.clamp_max(limit).to(kept_dtype)
 
 
-def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: float, shared_masks: bool) -> Tensor | None:
-    """Covariance of a layer's sums, exactly.
-
-    Parameters are those of :func:`sum_variance`; ``shared_masks`` says that one mask per child serves all sums
-    (unit masks) instead of one mask per edge.
-    """
-    if odds == 0.0 and children.certain:
+def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: SumNoise) -> Tensor | None:
+    """Covariance of a layer's sums, exactly. Parameters are those of :func:`sum_variance`."""
+    if noise.certain and children.certain:
         return None
     kept_dtype = sums.dtype
     weights, children, sums = _wide_enough(weights, children, sums)
@@ -149,23 +152,24 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, odds: floa
     floor = _floored(sums)
     limit = saturation(kept_dtype)
 
-    def own(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
-        """What only a sum's own variance gets from masks on its edges: (F, S, N)."""
-        w, part = weights[folds], children.cut(folds, rows)
-        scale = floor[folds, :, rows]
-        return odds * torch.bmm(w * w, part.second_moments(scratch)) / scale / scale
+    def own(folds: slice, rows: slice, scratch: Scratch, spread: Tensor | float = 0.0) -> Tensor:
+        """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
+        part, scale = children.cut(folds, rows), floor[folds, :, rows]
+        moments = torch.bmm(noise.squares(weights[folds], folds), part.second_moments(scratch)) / scale / scale
+        return noise.of_sums(moments, spread, folds)
 
     def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         """The whole covariance: (F, N, S, S)."""
         w, part = weights[folds], children.cut(folds, rows)
         scale = floor[folds, :, rows].mT
-        total = _propagated(w, part, odds if shared_masks else 0.0, scratch)
+        total = _propagated(w, part, noise.odds if noise.shared else 0.0, scratch)
         total = total / scale.unsqueeze(-1) / scale.unsqueeze(-2)
-        if odds > 0.0 and not shared_masks:
-            total = total + torch.diag_embed(own(folds, rows, scratch).mT)
+        if noise.own:
+            spread = total.diagonal(dim1=-2, dim2=-1).mT.clamp_max(limit)
+            total = total + torch.diag_embed(own(folds, rows, scratch, spread).mT)
         return total.clamp_max(limit).to(kept_dtype)
 
-    if children.certain and not shared_masks:
+    if children.certain and noise.own:
         total = map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2)
         return total.clamp_max(limit).to(kept_dtype)
     width = n_sums if children.correlated else 4
@@ -183,6 +187,14 @@ def join_covariances(shares: Tensor, covariances: list[Tensor | None], like: lis
     stacked = torch.cat([as_matrix(c, x) for c, x in zip(covariances, like, strict=True)])
     parts = shares.mT
     return (parts.unsqueeze(-1) * parts.unsqueeze(-2) * stacked).sum(0, keepdim=True)
+
+
+def less_variance(covariance: Tensor, variance: Tensor) -> Tensor:
+    """A covariance (F, N, S, S), or variances (F, S, N), with variances that are smaller by (F, S, 1), at least 0."""
+    if covariance.ndim == 3:
+        return (covariance - variance).clamp_min(0.0)
+    own = (variances(covariance, covariance) - variance).clamp_min(0.0)
+    return torch.diagonal_scatter(covariance, own.mT, dim1=-2, dim2=-1)
 
 
 def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: Scratch) -> Tensor:

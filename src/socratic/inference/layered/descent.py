@@ -45,6 +45,16 @@ class LayeredEvaluation:
 
     def leaf_shares(self, class_shares: Tensor) -> Tensor:
         """Shares (L, I, N) of all leaves."""
+        return self._shares(class_shares)[0]
+
+    def sum_shares(self, class_shares: Tensor) -> list[Tensor]:
+        """Shares of all sums, added up over the rows: (F, S) of each layer, and (C,) of the class roots."""
+        of_roots = torch.where(self.log_roots > -math.inf, class_shares, 0.0)
+        wide = scale_dtype(class_shares)
+        return [share.sum(-1, dtype=wide) for share in [*self._shares(class_shares)[1:], of_roots.t()]]
+
+    def _shares(self, class_shares: Tensor) -> list[Tensor]:
+        """Shares of the leaves (L, I, N) and of the sums of each layer (F, S, N)."""
         layers, branches = self.circuit.inner_layers(), self.circuit.root_branches()
         shares = [torch.zeros_like(state.log_value) for state in self.walked.layers]
         values, scale = all_repetitions(self.walked.branches)
@@ -58,7 +68,7 @@ class LayeredEvaluation:
         for number in range(len(layers), 0, -1):
             weights, state = self.weights.layers[number - 1], self.walked.layers[number]
             self._split(layers[number - 1], weights, state, shares[number], shares)
-        return shares[0]
+        return shares
 
     def surroundings(self, log_class_weights: Tensor) -> list[LogValues]:
         """The surroundings of the nodes of every layer, by layer number; see :func:`walk_down`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
+from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
 from socratic.inference.layered.algebra import LogAlgebra, Step
@@ -38,6 +39,7 @@ class LayeredEngine(Engine):
         self._plain: tuple[Weights, Step] | None = None  # found when asked for: most queries have no need of it
         leaves = circuit.leaves
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
+        self.sum_shapes = [(layer.n_folds, layer.n_nodes) for layer in circuit.inner_layers()] + [(circuit.n_classes,)]
         self.entries_per_row = values_per_row(circuit)
         self.entries_per_evaluated_row = 2 * self.entries_per_row
         self.entries_per_surprise = 3 * self.entries_per_row + surprise_entries_per_row(circuit)
@@ -88,7 +90,7 @@ class LayeredEngine(Engine):
 
     def moments(
         self,
-        dropout: Dropout,
+        doubt: Doubt,
         covariance: CovarianceKind,
         *,
         leaves: Tensor | None,  # noqa: ARG002 - makes no difference to layers
@@ -97,7 +99,7 @@ class LayeredEngine(Engine):
         """Moments of the class likelihoods, always exact unless ``covariance`` asks for bounds."""
         if budget is not None:
             raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
-        return LayeredMoments(self.circuit, self.weights, dropout, covariance)
+        return LayeredMoments(self.circuit, self.weights, doubt, covariance)
 
     def log_moments(self, dropout: Dropout) -> LayeredLogMoments:
         """Log-moment propagation."""

@@ -1,17 +1,18 @@
-"""Tractable dropout inference on layers: mean and covariance of the class likelihoods over dropout masks.
+"""Moments on layers: mean and covariance of the class likelihoods over dropout masks, or over uncertain weights.
 
 Relative moments are propagated: the log of the mean and, between nodes of one region, the covariance divided by both
-means. Every term is non-negative, so nothing cancels, and likelihoods of any size neither underflow nor overflow
-(layers in which a sum is tiny beside its region's best are computed in float64). With p the dropout rate, q = 1 - p
-and responsibilities r of a sum's children:
+means. Likelihoods of any size neither underflow nor overflow (layers in which a sum is tiny beside its region's best
+are computed in float64). With p the dropout rate, q = 1 - p, mean weights w and responsibilities r of a sum's children:
 
     product:  1 + R = (1 + R_left) (1 + R_right)
-    sum:      R_ab = sum_ij r_ai r_bj R_ij + mask
-    mask:     edge  [a = b] (p / q) sum_i r_ai^2 (1 + R_ii)
-              unit          (p / q) sum_i r_ai r_bi (1 + R_ii)
+    sum:      R_ab = sum_ij r_ai r_bj R_ij + noise
+    noise:    edge masks  [a = b] (p / q) sum_i r_ai^2 (1 + R_ii)
+              unit masks          (p / q) sum_i r_ai r_bi (1 + R_ii)
+              Dirichlet   [a = b] (sum_i r_ai^2 / w_ai (1 + R_ii) - sum_ij r_ai r_aj (1 + R_ij)) / (alpha_0 + 1)
 
 For one mask per edge these are the equations of the TDI paper (sections 3.2.1 to 3.2.3), including the
-covariance of sums and products in RAT structures.
+covariance of sums and products in RAT structures. Under masks every term is non-negative, so nothing cancels. Of a
+Dirichlet's two terms the second is at most the first: where they cancel, the noise is small beside ``1 / alpha_0``.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.dropout import Dropout
+from socratic.inference.doubt import Doubt
 from socratic.inference.engine import MomentsOfRows
 from socratic.inference.layered.covariance import (
     Children,
     as_matrix,
     join_covariances,
     join_variances,
+    less_variance,
     multiply,
     sum_covariance,
     sum_variance,
     variances,
 )
+from socratic.inference.layered.noise import Noise, noise_of
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.layered.values import LogValues, Products, sum_repetitions
 from socratic.inference.layered.walk import values_per_row, walk
@@ -65,8 +68,8 @@ class MomentState(NamedTuple):
 class MomentAlgebra:
     """Passes moments through layers: all covariances ("exact"), or variances with a rule for the rest."""
 
-    def __init__(self, dropout: Dropout, covariance: CovarianceKind) -> None:
-        self.dropout, self.covariance = dropout, covariance
+    def __init__(self, noise: Noise, covariance: CovarianceKind) -> None:
+        self.noise, self.covariance = noise, covariance
         self.peaks: list[Tensor] = []
 
     def layer(
@@ -76,11 +79,10 @@ class MomentAlgebra:
         left: MomentState,
         right: MomentState | None,
         *,
-        root: bool,
+        root: bool,  # noqa: ARG002 - a layer's noise says it
     ) -> MomentState:
         """Moments of the sums of one layer."""
-        masks = self.dropout.of_sums(root=root)
-        odds, log_kept = (0.0, 0.0) if masks is None else (masks.odds, masks.log_kept)
+        noise = self.noise.of_layer[layer]
         products = Products.of(layer, left.mean, None if right is None else right.mean)
         a, b = products.exp()
         if b is None and right is not None:
@@ -89,16 +91,16 @@ class MomentAlgebra:
             children = Children(a, b, left.covariance, None if right is None else right.covariance)
         sums = sum_products(weights, a, b)
         if self.covariance == "exact":
-            covariance = sum_covariance(weights, children, sums, odds, shared_masks=self.dropout.shared)
+            covariance = sum_covariance(weights, children, sums, noise)
         else:
-            covariance = sum_variance(weights, children, sums, odds, correlated=self.covariance == "upper")
+            covariance = sum_variance(weights, children, sums, noise, correlated=self.covariance == "upper")
         if covariance is not None and covariance.numel():
             self.peaks.append(variances(covariance, sums).detach().amax())
-        mean = LogValues.rescale(log_or_dead(sums), products.log_scale + log_kept)
+        mean = LogValues.rescale(log_or_dead(sums), products.log_scale + noise.log_kept)
         return MomentState(*mean, covariance)
 
     def join(self, branches: list[MomentState]) -> MomentState:
-        """Moments of the class roots: repetitions have no mask in common, so their covariances add up."""
+        """Moments of the class roots: nothing below two repetitions is the same, so their covariances add up."""
         mean = sum_repetitions([branch.mean for branch in branches])
         covariances = [branch.covariance for branch in branches]
         if all(covariance is None for covariance in covariances):
@@ -109,15 +111,18 @@ class MomentAlgebra:
         # A class that is dead has no share in anything; its relative moments are 0 by convention.
         shares = torch.exp(torch.cat(parts) - finite_or_zero(mean.log_value))  # (R, C, N)
         join = join_covariances if self.covariance == "exact" else join_variances
-        return MomentState(*mean, join(shares, covariances, [branch.log_value for branch in branches]))
+        joined = join(shares, covariances, [branch.log_value for branch in branches])
+        if self.noise.common_of_roots is not None:
+            joined = less_variance(joined, self.noise.common_of_roots.to(joined))
+        return MomentState(*mean, joined)
 
 
 class LayeredMoments:
     """Moments of the class roots; see :class:`~socratic.inference.engine.MomentPlan`."""
 
-    def __init__(self, circuit: Circuit, weights: Weights, dropout: Dropout, covariance: CovarianceKind) -> None:
+    def __init__(self, circuit: Circuit, weights: Weights, doubt: Doubt, covariance: CovarianceKind) -> None:
         self.circuit, self.weights, self.covariance = circuit, weights, covariance
-        self.algebra = MomentAlgebra(dropout, covariance)
+        self.algebra = MomentAlgebra(noise_of(circuit, doubt, weights.roots[0]), covariance)
         self.peaks = self.algebra.peaks
         self.method: Method = "layered" if covariance == "exact" else covariance
         self.reason = EXACT_REASON if covariance == "exact" else f"{covariance=} was asked for"
