@@ -239,3 +239,12 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
         return sorted(json.dumps({k: v for k, v in record.items() if k != "seconds"}) for record in found)
 
     assert values("killed") == values("whole")
+
+
+def test_classes_that_were_not_met(experiment: Run, tmp_path: Path) -> None:
+    arguments = ["ood", "--train", "digits:0-4", "--unknown", "digits:5-9", "blank", *SMALL, "--passes", "2"]
+    outcome = experiment(*arguments, "--models", "circuit", "-o", tmp_path)
+    assert outcome.code == 0, outcome.err
+    records = read_records(tmp_path / "ood-digits-0-4")
+    assert {record["set"] for record in records if "set" in record} == {"digits:0-4", "digits:5-9", "blank"}
+    assert "digits 0-4 against digits 5-9" in (tmp_path / "ood-digits-0-4" / "index.html").read_text()

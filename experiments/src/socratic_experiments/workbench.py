@@ -260,7 +260,8 @@ class Workbench:
         decisive = [images.hexdigest(), asdict(task.recipe), task.seed, self._main_size(), self.n_classes]
         digest = hashlib.blake2b(json.dumps(decisive).encode(), digest_size=4).hexdigest()
         label = "".join(letter if letter.isalnum() else "-" for letter in task.model.replace("'", ""))
-        return f"{Path(self.settings.train).name}-{label}-{task.seed}-{digest}"
+        train = Path(self.settings.train).name.replace(":", "-")
+        return f"{train}-{label}-{task.seed}-{digest}"
 
 
 @dataclass(frozen=True)

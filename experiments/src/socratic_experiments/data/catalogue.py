@@ -13,6 +13,7 @@ from socratic.errors import DataFileError, check_choice, check_count
 from socratic.images import Images, load_image_folder
 from socratic_experiments.data.cifar import holds_cifar, load_cifar
 from socratic_experiments.data.conversion import at_most
+from socratic_experiments.data.derived import EMPTY, derive, empty_images
 from socratic_experiments.data.idx import find_idx, load_idx_dataset
 from socratic_experiments.data.lsun import holds_lsun, load_lsun
 from socratic_experiments.data.svhn import load_svhn
@@ -120,7 +121,9 @@ def load_images(
         (the same with SVHN's extra images among those to train on), ``"cifar10"``, ``"cifar100"``, ``"cinic"``,
         ``"lsun"`` or ``"scenes"``; ``"digits"``, the 8 x 8 digits that come with scikit-learn: always the same
         1,297 to train and 500 to test; the name of another folder in ``folder``; or the path of a set that lies
-        elsewhere, folder or file. Case, hyphens and underscores make no difference in names.
+        elsewhere, folder or file. Case, hyphens and underscores make no difference in names. ``"mnist:0-4"`` is a part
+        of a set, ``"cifar10:blurred"`` another set made from one (see :func:`~.derived.derive`), and ``"blank"`` and
+        ``"colours"`` have nothing in their images.
     folder : path, optional
         Folder of all sets. A set is looked for in the subfolder of its name, as IDX files (also in ``raw`` and
         ``gzip`` there), SVHN's MATLAB files, CIFAR's folder or archive, LSUN's databases, and then as a folder of
@@ -154,9 +157,14 @@ def _load(name: str | os.PathLike[str], folder: str | os.PathLike[str] | None, w
     text = os.fspath(name)
     if isinstance(name, os.PathLike) or os.sep in text or "/" in text:
         return _at_path(Path(name), wanted)
+    base, colon, change = text.partition(":")
+    if colon:
+        return derive(_load(base, folder, replace(wanted, limit=None)), change)
     key = _plain(text)
     if not key:
         raise ValueError(f"name must be the name of an image set or a path; got {name!r}")
+    if key in EMPTY:
+        return empty_images(key, wanted.size)
     if key == "digits":
         return _digits(wanted.split)
     known = next((title for title in _SETS if key in _names(title)), None)

@@ -249,4 +249,6 @@ def plain(name: str) -> str:
 
 def set_title(name: str) -> str:
     """The usual spelling of a set's name."""
-    return next((title for title in _TITLES if plain(title) == plain(name)), name)
+    base, _, change = name.partition(":")
+    title = next((title for title in _TITLES if plain(title) == plain(base)), base)
+    return f"{title} {change}" if change else title
