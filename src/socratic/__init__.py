@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitClassifier as CircuitClassifier
     from socratic.estimators import CircuitDensity as CircuitDensity
     from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
+    from socratic.estimators import CircuitImageDensity as CircuitImageDensity
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import DensityUncertainty as DensityUncertainty
     from socratic.estimators import Uncertainty as Uncertainty
@@ -111,6 +112,7 @@ _HOMES = {
         "CircuitClassifier",
         "CircuitDensity",
         "CircuitImageClassifier",
+        "CircuitImageDensity",
         "CircuitOutlierDetector",
         "DensityUncertainty",
         "Uncertainty",

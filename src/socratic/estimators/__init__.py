@@ -3,6 +3,7 @@
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.image_classifier import CircuitImageClassifier
+from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.uncertainty.answers import Answer, DensityUncertainty, Uncertainty
 
@@ -11,6 +12,7 @@ __all__ = [
     "CircuitClassifier",
     "CircuitDensity",
     "CircuitImageClassifier",
+    "CircuitImageDensity",
     "CircuitOutlierDetector",
     "DensityUncertainty",
     "Uncertainty",

@@ -1,4 +1,4 @@
-"""What every estimator shares: a circuit, how data become its rows, densities, and model files."""
+"""What every estimator shares: checked arguments and model files; a circuit, its rows and their densities."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from socratic.estimators.posterior import Randomness
 from socratic.learning.settings import History
 
 
-class CircuitEstimator(BaseEstimator, ABC):
-    """A scikit-learn estimator around a circuit.
+class SocraticEstimator(BaseEstimator, ABC):
+    """A scikit-learn estimator with checked arguments and a file format.
 
-    A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`. Where its
-    docstring says ``{parameters}``, its constructor's arguments are described.
+    Where a subclass's docstring says ``{parameters}``, its constructor's arguments are described.
     """
 
     _parameters: ClassVar[Mapping[str, Parameter]] = PARAMETERS
@@ -34,21 +33,10 @@ class CircuitEstimator(BaseEstimator, ABC):
     _used_in_answers: ClassVar[tuple[str, ...]] = ()
     """Those that a fitted estimator still reads."""
 
-    masks: str
-    leaf_variance: float | Mapping[str, float]
-    circuit_: Circuit | Graph
-    history_: History
-    n_iter_: int
-
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and cls.__doc__:  # python -OO strips docstrings
             cls.__doc__ = described(cls, cls._parameters)
-
-    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
-        """log p(x) of each row, in the units of the data: (N,)."""
-        check_is_fitted(self)
-        return np.concatenate([self._log_density(x, self._log_joint(x)) for x in self._batches(X)])
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to a file; :func:`socratic.load` reads it back."""
@@ -56,6 +44,36 @@ class CircuitEstimator(BaseEstimator, ABC):
 
         check_is_fitted(self)
         save_estimator(self, path)
+
+    def _check_fitted(self) -> None:
+        """Raise ``ValueError`` unless the parts that a model file gave an estimator fit together."""
+        for name in self._used_in_answers:
+            self._parameters[name].check(name, getattr(self, name))
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, self._parameters)
+
+    def _generator(self) -> np.random.Generator:
+        """The source of everything random in ``fit``."""
+        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+class CircuitEstimator(SocraticEstimator):
+    """An estimator around a circuit.
+
+    A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`.
+    """
+
+    masks: str
+    leaf_variance: float | Mapping[str, float]
+    circuit_: Circuit | Graph
+    history_: History
+    n_iter_: int
+
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """log p(x) of each row, in the units of the data: (N,)."""
+        check_is_fitted(self)
+        return np.concatenate([self._log_density(x, self._log_joint(x)) for x in self._batches(X)])
 
     @abstractmethod
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
@@ -87,15 +105,6 @@ class CircuitEstimator(BaseEstimator, ABC):
         return torch.logsumexp(log_joint.double(), 1).cpu().numpy() - self._log_volume(x)
 
     def _check_fitted(self) -> None:
-        """Raise ``ValueError`` unless the parts that a model file gave an estimator fit together."""
+        super()._check_fitted()
         check_count("n_iter_", self.n_iter_, minimum=0)
         check_count("the epochs of history_", len(self.history_.epochs), minimum=self.n_iter_)
-        for name in self._used_in_answers:
-            self._parameters[name].check(name, getattr(self, name))
-
-    def _check_parameters(self) -> None:
-        check_parameters(self, self._parameters)
-
-    def _generator(self) -> np.random.Generator:
-        """The source of everything random in ``fit``."""
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))

@@ -17,6 +17,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
+from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.posterior import circuit_posterior
 from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
@@ -33,7 +34,7 @@ _MOST_JUDGED = 1000
 """Held-out rows that decide on the rate of dropout, at most."""
 
 
-class CircuitClassifierBase(ClassifierMixin, RejectingEstimator):
+class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, CircuitEstimator):
     """A classifier around a circuit with a root for each class.
 
     A subclass trains ``circuit_`` in its ``fit`` and then calls :meth:`_calibrate`. The rows it trains and calibrates

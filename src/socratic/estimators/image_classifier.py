@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,20 +12,13 @@ from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
-from socratic.estimators.building import choose_device, progress_bar, threads
+from socratic.estimators.building import threads
 from socratic.estimators.classification import CircuitClassifierBase
-from socratic.estimators.image_building import (
-    ImageSizes,
-    build_image_circuit,
-    choose_image_sizes,
-    train_image_circuit,
-)
+from socratic.estimators.image_building import build_image_circuit, choose_image_sizes
+from socratic.estimators.image_estimator import ImageEstimator
 from socratic.estimators.image_parameters import IMAGE_PARAMETERS
 from socratic.estimators.preparation import Parts, split_rows
-from socratic.images import PixelEncoder
 from socratic.images.checks import check_images
-from socratic.learning.settings import Rows
-from socratic.memory import table_rows
 from socratic.tables.inputs import check_labels
 from socratic.uncertainty.synthetic import synthetic_shifts
 
@@ -34,7 +26,7 @@ _MOST_CALIBRATION = 4000
 """Images that are held out by default, at most."""
 
 
-class CircuitImageClassifier(CircuitClassifierBase):
+class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     """Probabilistic circuit classifier of images, with exact dropout uncertainty and calibrated rejection.
 
     Settings that are "auto" are chosen by the shape and the number of the images: ``sizes_`` says what they became.
@@ -69,9 +61,6 @@ class CircuitImageClassifier(CircuitClassifierBase):
     _parameters: ClassVar = IMAGE_PARAMETERS
 
     leaf_variance: float
-    image_shape_: tuple[int, int, int]
-    sizes_: ImageSizes
-    encoder_: PixelEncoder
 
     def __init__(
         self,
@@ -162,12 +151,12 @@ class CircuitImageClassifier(CircuitClassifierBase):
         y = check_labels(y)
         check_consistent_length(images, y)
         labels = self._encode_classes(y, np.ones(len(y)))
-        height, width, channels = images.shape[1:]
-        self.image_shape_ = (height, width, channels)
         rng = self._generator()
         with threads(self.n_jobs):
             parts = self._prepare(images, labels, rng)
-            self._train(parts.train, seed=int(rng.integers(2**31 - 1)))
+            self._set_prior(parts.train)
+            log_prior = torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32, device=parts.train.x.device)
+            self._train(parts.train, log_prior, seed=int(rng.integers(2**31 - 1)))
             self._calibrate(parts, rng)
         return self
 
@@ -177,50 +166,17 @@ class CircuitImageClassifier(CircuitClassifierBase):
         sizes = choose_image_sizes(self, image_shape, n_images=1)
         return build_image_circuit(self, sizes, image_shape, n_classes, seed=0)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        if not self.image_shape_ == self.encoder_.shape or self.circuit_.n_features != math.prod(self.image_shape_):
-            raise ValueError("its images do not fit its circuit")
-
     def _prepare(self, images: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> Parts:
         """Fit the encoder, and divide the images, as flat bytes, into those to train and to calibrate on."""
         fraction = self.calibration_fraction
         if isinstance(fraction, str):
             fraction = min(0.2, _MOST_CALIBRATION / len(images))
         split = split_rows(labels, rng, validation=0.0, calibration=float(fraction), reference=1 / 3)
-        self.sizes_ = choose_image_sizes(self, self.image_shape_, len(split.train))
-        encoder = PixelEncoder.fit(images[split.train], self.sizes_.wavelet_levels)
-        self.encoder_ = encoder.to(choose_device(self.device))
-
-        def rows(place: np.ndarray) -> Rows:
-            flat = self.encoder_.bytes_of(images[place])
-            return Rows(flat, torch.as_tensor(labels[place]).to(flat.device), torch.ones(len(flat), device=flat.device))
-
-        return Parts(rows(split.train), None, rows(split.reference), rows(split.calibration))
-
-    def _train(self, train: Rows, seed: int) -> None:
-        self._set_prior(train)
-        with progress_bar(self.verbose, self.sizes_.n_epochs, "training") as progress:
-            log_prior = torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32, device=train.x.device)
-            self.circuit_, self.history_ = train_image_circuit(
-                self, self.sizes_, self.encoder_, train, log_prior, seed=seed, progress=progress
-            )
-        self.n_iter_ = len(self.history_.epochs)
-
-    def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
-        images = check_images(X)
-        step = table_rows(math.prod(self.image_shape_))
-        for start in range(0, len(images), step):
-            yield self._read(self.encoder_.bytes_of(images[start : start + step]))
-
-    def _log_volume(self, x: Tensor) -> float:  # noqa: ARG002
-        return self.encoder_.log_scale
+        self._choose(images[split.train])
+        train, reference, calibration = (
+            self._rows(images[place], labels[place]) for place in (split.train, split.reference, split.calibration)
+        )
+        return Parts(train, None, reference, calibration)
 
     def _leaf_variance(self) -> Mapping[int, float] | None:
         return dict.fromkeys(range(self.circuit_.n_features), self.leaf_variance) if self.leaf_variance else None

@@ -7,11 +7,11 @@ import warnings
 from abc import abstractmethod
 
 from socratic.errors import CalibrationWarning, check_count, check_rate
-from socratic.estimators.base import CircuitEstimator
+from socratic.estimators.base import SocraticEstimator
 from socratic.uncertainty.conformal import Conformal
 
 
-class RejectingEstimator(CircuitEstimator):
+class RejectingEstimator(SocraticEstimator):
     """An estimator that refuses at most ``rejection_rate`` of familiar rows, if enough could be held out for that."""
 
     rejection_rate: float

@@ -15,11 +15,12 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
 from socratic.errors import ModelFileError, check_choice
-from socratic.estimators.base import CircuitEstimator
+from socratic.estimators.base import SocraticEstimator
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.image_building import ImageSizes
 from socratic.estimators.image_classifier import CircuitImageClassifier
+from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.estimators.stored_before import FORMAT_BEFORE, VERSION_BEFORE, upgraded
 from socratic.families import Family, as_family
@@ -33,9 +34,15 @@ FORMAT = "socratic.estimator"
 VERSION = 1
 FORMATS = (FORMAT, FORMAT_BEFORE)
 """The formats that :func:`load_estimator` reads."""
-ESTIMATORS: dict[str, type[CircuitEstimator]] = {
+ESTIMATORS: dict[str, type[SocraticEstimator]] = {
     estimator.__name__: estimator
-    for estimator in (CircuitClassifier, CircuitDensity, CircuitImageClassifier, CircuitOutlierDetector)
+    for estimator in (
+        CircuitClassifier,
+        CircuitDensity,
+        CircuitImageClassifier,
+        CircuitImageDensity,
+        CircuitOutlierDetector,
+    )
 }
 """The estimators that can be in a file."""
 
@@ -51,7 +58,7 @@ class Part(NamedTuple):
     read: Callable[[Tensors, Any, torch.device | str], Any]
 
 
-def save_estimator(model: CircuitEstimator, path: str | Path) -> None:
+def save_estimator(model: SocraticEstimator, path: str | Path) -> None:
     """Write a fitted estimator to ``path``, completely or not at all."""
     tensors: dict[str, Tensor] = {}
     fitted = {}
@@ -63,7 +70,7 @@ def save_estimator(model: CircuitEstimator, path: str | Path) -> None:
     write_tensors(Path(path), FORMAT, VERSION, tensors, config)
 
 
-def load_estimator(path: Path, kind: str, device: torch.device | str) -> CircuitEstimator:
+def load_estimator(path: Path, kind: str, device: torch.device | str) -> SocraticEstimator:
     """Read an estimator from a file of one of ``FORMATS``."""
     if kind == FORMAT_BEFORE:
         tensors, config = upgraded(path, *read_tensors(path, FORMAT_BEFORE, VERSION_BEFORE))
@@ -84,7 +91,7 @@ def load_estimator(path: Path, kind: str, device: torch.device | str) -> Circuit
     return model
 
 
-def _plain_parameters(model: CircuitEstimator) -> dict[str, Any]:
+def _plain_parameters(model: SocraticEstimator) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; the others take their defaults when the model is read."""
     plain = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
     kinds = (bool, int, float, str, list, dict)
