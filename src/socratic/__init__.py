@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from socratic.circuit import Leaf as Leaf
     from socratic.circuit import Product as Product
     from socratic.circuit import Sum as Sum
+    from socratic.circuit import join_circuits as join_circuits
     from socratic.circuit import rat_spn as rat_spn
     from socratic.circuit import spatial_spn as spatial_spn
     from socratic.drawing import Picture as Picture
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from socratic.structure import spatial_binary_trees as spatial_binary_trees
 
 _HOMES = {
-    "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "rat_spn", "spatial_spn"),
+    "socratic.circuit": ("Circuit", "Graph", "Leaf", "Product", "Sum", "join_circuits", "rat_spn", "spatial_spn"),
     "socratic.inference": (
         "Dropout",
         "Expectation",

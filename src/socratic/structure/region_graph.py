@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +111,28 @@ class RegionGraphBuilder:
     def build(self) -> RegionGraph:
         """Return the finished graph."""
         return RegionGraph(self._n_features, tuple(self._regions), tuple(self._partitions))
+
+
+def join_repetitions(graphs: Sequence[RegionGraph]) -> tuple[RegionGraph, list[tuple[int, int]]]:
+    """A region graph with the repetitions of several, one after the other.
+
+    Returns
+    -------
+    RegionGraph
+    list of (int, int)
+        For each of its regions, the graph that it comes from and its index there; the root is the first graph's.
+    """
+    regions, partitions = [graphs[0].regions[ROOT]], []
+    origin = [(0, ROOT)]
+    for number, graph in enumerate(graphs):
+        shift = len(regions) - 1  # the root is there already
+        place = {index: index + shift if index != ROOT else ROOT for index in range(len(graph.regions))}
+        regions += graph.regions[1:]
+        origin += [(number, index) for index in range(1, len(graph.regions))]
+        partitions += [
+            Partition(place[p.parent], tuple(place[child] for child in p.children)) for p in graph.partitions
+        ]
+    return RegionGraph(graphs[0].n_features, tuple(regions), tuple(partitions)), origin
 
 
 def _validate(graph: RegionGraph) -> None:
