@@ -101,7 +101,7 @@ def test_names_of_sets() -> None:
     ]
 
 
-def test_unusual_runs_are_told_apart_from_the_usual_one_only(tmp_path: Path) -> None:
+def test_unusual_runs_are_told_apart_from_the_usual_one(tmp_path: Path) -> None:
     usual_one, own = tmp_path / "ood-svhn", tmp_path / "ood-svhn-own"
     for folder, normalise in ((usual_one, "train"), (own, "own")):
         write_results(folder, ood("circuit", "circuit alone", 0, 0.9))
@@ -111,7 +111,8 @@ def test_unusual_runs_are_told_apart_from_the_usual_one_only(tmp_path: Path) -> 
     assert usual(records) == records[:2]
     assert [one["normalise"] for one in settings] == ["train", "own"]
     alone, _ = read_folders([own])
-    assert usual(alone) == alone  # nothing to be told apart from
+    assert {record["variant"] for record in alone} == {"own"}
+    assert usual(alone) == alone  # there are no others
     turned = [tmp_path / name for name in ("rotation-svhn", "rotation-svhn-own")]
     for folder, normalise in zip(turned, ("train", "own"), strict=True):
         write_results(folder, shifted("rotation", "rotation", "circuit alone", [0.1], 5))

@@ -152,7 +152,7 @@ def test_statements_follow_the_numbers() -> None:
 def test_statements_on_the_paper() -> None:
     first, second, *others = statements(papers())
     assert first == (
-        "14 claims of the TDI paper, on its own circuit trained as printed. Holds: 7, in part: 1, does not hold: 6."
+        "18 claims of the TDI paper, on its own circuit trained as printed. Holds: 8, in part: 2, does not hold: 8."
     )
     assert "known images first (SVHN, scenes): 35 -> 50, 35 -> 50 by TDI exact, edge masks" in second
     assert not any("in brackets the second without TDI" in sentence for sentence in others)

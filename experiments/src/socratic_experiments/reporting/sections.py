@@ -37,8 +37,8 @@ SECTIONS = {
         "The paper's circuit, trained as printed",
         "The circuit of the TDI paper with the training that its text describes: S = I = 20, D = R = 5, Adam at a "
         "constant rate of 0.001, 200 epochs, batches of 200, no dropout in training; dropout of 0.2 (MNIST) and 0.1 "
-        "(SVHN) at inference. What the text leaves open, the bounds of variances and the prior of classes, is as in "
-        "the authors' code. Some training images are held out to calibrate rejection.",
+        "(SVHN) at inference. What the text leaves open, the bounds of variances, the start of leaves and the prior of "
+        "classes, is as in the authors' code. Some training images are held out to calibrate rejection.",
     ),
     "ood": Section(
         "Known and unknown images",

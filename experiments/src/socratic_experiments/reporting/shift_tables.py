@@ -31,7 +31,8 @@ from socratic_experiments.reporting.tables import Table
 _ANGLES = (0, 15, 30, 45, 60, 90)
 _ACCURACY = ("accuracy at 0, %", "at 3, %", "at 5, %")
 _ESTIMATED = ("mean", "entropy", "std", "information")
-_CONSTANTS = {"imagenet": "ImageNet-C"}
+CONSTANTS = {None: "CIFAR-10-C", "imagenet": "ImageNet-C"}
+"""Whose constants corruptions have, by the variant of a record."""
 FOLLOWS = 0.9
 """From this rank correlation on, entropy is said to follow the severity."""
 
@@ -104,7 +105,7 @@ def corruption_table(records: Sequence[Record], train: str, variant: str | None 
     headings = ["model", "method", f"Spearman ≥ {FOLLOWS}", "lowest", *_ACCURACY, "images"]
     title = f"Corruptions: {set_title(train)}"
     if variant is not None:
-        title += f", constants of {_CONSTANTS.get(variant, variant)}"
+        title += f", constants of {CONSTANTS.get(variant, variant)}"
     return Table(title, headings, rows).trimmed()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from socratic_experiments.reporting.claims import DOES_NOT, HOLDS, IN_PART, claims
+from socratic_experiments.reporting.claims import claims
+from socratic_experiments.reporting.evidence import DOES_NOT, HOLDS, IN_PART
 from socratic_experiments.reporting.paper import ACCURACY_TARGETS, AUROC_TARGETS, CORRUPTION_TARGET
 from socratic_experiments.reporting.shift_tables import (
     FOLLOWS,
@@ -39,8 +40,8 @@ from socratic_experiments.reporting.tables import trains_of
 
 def statements(records: Sequence[Record]) -> list[str]:
     """Sentences on everything that the records tell."""
-    records = usual(records)
-    said = [_paper(records), *(_measure(records, train) for train in trains_of(records, "ood"))]
+    paper, records = _paper(records), usual(records)
+    said = [paper, *(_measure(records, train) for train in trains_of(records, "ood"))]
     said += [_across(records, train) for train in trains_of(records, "ood")]
     said += [_accuracy(records, train) for train in trains_of(records, "training")]
     for train in trains_of(records, "ood"):

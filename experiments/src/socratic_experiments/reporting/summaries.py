@@ -54,28 +54,23 @@ def show(stat: Stat | None, digits: int = 3, *, scale: float = 1.0, signed: bool
 
 
 def read_folder(folder: Path) -> tuple[list[Record], Record]:
-    """Records and settings in a folder of results; lines that were not written to their end are left out."""
+    """Records and settings in a folder of results; lines that were not written to their end are left out.
+
+    Records of unknown images normalised by their "own" statistics, and of images corrupted by the constants of
+    "imagenet", say so in a field ``variant``.
+    """
     if not (folder / RECORDS).is_file():
         raise FileNotFoundError(f"no results in {folder}: there is no {RECORDS}")
     settings = folder / SETTINGS
     found = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-    return unique(read_records(folder)), found
+    return unique({**record, **_variant(record, found)} for record in read_records(folder)), found
 
 
 def read_folders(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
-    """The records in several folders together, and the settings of each.
-
-    Beside records of usual settings, those of unknown images normalised by their "own" statistics and of images
-    corrupted by the constants of "imagenet" say so in a field ``variant``.
-    """
+    """The records in several folders together, and the settings of each."""
     found = {folder: read_folder(folder) for folder in folders}
-    usual_runs = {_run(one) for records, settings in found.values() for one in records if not _variant(one, settings)}
-    told = {
-        folder: [{**one, **_variant(one, settings)} if _run(one) in usual_runs else one for one in records]
-        for folder, (records, settings) in found.items()
-    }
-    check_apart(told)
-    return unique(record for records in told.values() for record in records), [one for _, one in found.values()]
+    check_apart({folder: records for folder, (records, _) in found.items()})
+    return unique(one for records, _ in found.values() for one in records), [one for _, one in found.values()]
 
 
 def _run(record: Record) -> tuple[Any, Any]:
@@ -90,8 +85,10 @@ def _variant(record: Record, settings: Record) -> Record:
 
 
 def usual(records: Iterable[Record]) -> list[Record]:
-    """The records of usual settings."""
-    return [record for record in records if record.get("variant") is None]
+    """The records of usual settings; of an experiment that was run with unusual ones only, those."""
+    records = list(records)
+    usual_runs = {_run(record) for record in records if record.get("variant") is None}
+    return [record for record in records if record.get("variant") is None or _run(record) not in usual_runs]
 
 
 def check_apart(folders: Mapping[Path, Sequence[Record]]) -> None:
