@@ -105,6 +105,9 @@ def test_other_settings_want_another_folder(experiment: Run, tmp_path: Path) -> 
         (["rotation", "--train", "digits", "--seeds", "-1"], "No such option: -1"),
         (["corruption", "--train", "digits", "--constants", "jpeg"], "constants must be one of"),
         (["report", "nowhere"], "nowhere holds no results (records.jsonl)"),
+        (["rotation", "--train", "digits", "--methods", "guess"], "methods must begin the name of a way to ask"),
+        (["paper", "--data", "nowhere"], "there is none at nowhere"),
+        (["paper"], "--data FOLDER"),
         (["rotation", "--train", "digits", "--config", "nowhere.yaml"], "--config nowhere.yaml: there is no such file"),
     ],
     ids=lambda value: "-".join(value)[:40] if isinstance(value, list) else "",
@@ -201,6 +204,22 @@ def test_a_mistake_does_not_take_the_folder(experiment: Run, tmp_path: Path) -> 
     arguments = ["rotation", "--train", "digits", *SMALL, "--passes", "2", "--no-report", "-o", tmp_path]
     assert experiment(*arguments, "--set", "circuit.n_epochs=abc").code == 2
     assert not (tmp_path / "rotation-digits").exists()
+
+
+def test_a_note_that_cannot_go_into_a_page(experiment: Run, tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").touch()
+    (tmp_path / "note.md").write_bytes(b"\xff\xfe")
+    page = ["--markdown", tmp_path / "page.md"]
+    for arguments, message in (
+        (["--note", tmp_path / "note.md"], "--note goes into a page in Markdown; add --markdown FILE"),
+        ([*page, "--note", tmp_path / "none.md"], "none.md: there is no such file"),
+        ([*page, "--note", tmp_path], "there is no such file"),
+        ([*page, "--note", tmp_path / "note.md"], "note.md: the file is no text in UTF-8"),
+    ):
+        outcome = experiment("report", tmp_path, *arguments)
+        assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+    assert experiment("report", tmp_path, *page).code == 0  # no records are no mistake
+    assert "Experiments: none." in (tmp_path / "page.md").read_text()
 
 
 def test_runs_of_one_experiment_are_not_mixed(experiment: Run, tmp_path: Path) -> None:

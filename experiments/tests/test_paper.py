@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ from scipy.io import savemat
 
 from socratic_experiments.app import main
 from socratic_experiments.records import read_records
+from socratic_experiments.reporting.summaries import read_folder
 from tests.programs import runner
 
 FOLDERS = ["corruption-svhn", "corruption-svhn-imagenet", "ood-svhn", "ood-svhn-own", "rotation-mnist"]
@@ -39,14 +44,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def small_paper(data: Path, output: Path) -> list[str]:
+    """Arguments for a small circuit, asked in two ways."""
+    changes = ("n_epochs=1", "n_sums=2", "depth=2", "n_repetitions=1", "batch_size=20")
+    return [
+        *("paper", "--data", str(data), "--unknown", "scenes", "--images", "10", "--models", "paper's circuit"),
+        *("--methods", "circuit alone", "TDI independent", "--output", str(output)),
+        *("--set", *(f"paper's circuit.{change}" for change in changes)),
+    ]
+
+
 @pytest.mark.slow
 def test_the_whole_paper(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = ("n_epochs=1", "n_sums=2", "depth=2", "n_repetitions=1", "batch_size=20")
-    small = [f"paper's circuit.{change}" for change in changes]
     run = runner(main, capsys)
-    arguments = ["paper", "--data", data, "--unknown", "scenes", "--images", "10", "--models", "paper's circuit"]
-    arguments += ["--methods", "circuit alone", "TDI independent"]
-    arguments += ["--output", tmp_path, "--set", *small]
+    arguments = small_paper(data, tmp_path)
     outcome = run(*arguments)
     assert outcome.code == 0, outcome.err
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*FOLDERS, "models", "paper"])
@@ -73,3 +84,54 @@ def test_the_papers_sets_are_asked_for_by_name(data: Path, tmp_path: Path, capsy
     outcome = runner(main, capsys)("paper", "--data", data, "--output", tmp_path)
     assert outcome.code == 2
     assert "no test images of 'cifar100'" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--unknown", "scenes", "scenes"], "each once; got 'scenes' twice"),
+        (["--unknown", "svhn"], "each once; got 'svhn' twice"),
+        (["--unknown", "scenes", "--models", "nobody"], "model must be one of"),
+        (["--unknown", "scenes", "--methods", "guess"], "methods must begin the name of a way to ask"),
+    ],
+)
+def test_mistakes_are_found_before_training(
+    changes: list[str], message: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = runner(main, capsys)("paper", "--data", data, "--output", tmp_path, *changes)
+    assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_digits_that_are_missing_are_found_before_training(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "half"
+    half.mkdir()
+    for name in ("svhn", "scenes"):
+        (half / name).symlink_to(data / name)
+    outcome = runner(main, capsys)("paper", "--data", half, "--unknown", "scenes", "--output", tmp_path / "results")
+    assert (outcome.code, "'mnist'" in outcome.err) == (2, True), outcome.err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+def test_killed_and_joined_by_another_process(data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "socratic_experiments", *small_paper(data, tmp_path), "--no-report"]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    killed = start()
+    first, deadline = tmp_path / "ood-svhn" / "records.jsonl", time.monotonic() + 120
+    while not first.exists() and killed.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    both = [start(), start()]
+    assert [one.wait() for one in both] == [0, 0]
+    counts = {name: len(read_folder(tmp_path / name)[0]) for name in FOLDERS}
+    # A training, and two ways to ask about two sets, 19 angles, or 15 corruptions at 6 levels.
+    assert counts["ood-svhn"] == counts["ood-svhn-own"] == 5
+    assert counts["rotation-mnist"] == 39
+    assert counts["corruption-svhn"] == counts["corruption-svhn-imagenet"] == 181

@@ -9,7 +9,7 @@ import torch
 
 from socratic.errors import ModelFileError
 from socratic_experiments.circuits import CircuitModel
-from socratic_experiments.methods import methods_for
+from socratic_experiments.methods import method_names, methods_for
 from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.workbench import Workbench
 
@@ -163,5 +163,16 @@ def test_only_some_ways_to_ask(bench: Workbench) -> None:
     ((_, model, _),) = bench.models(bench.plan(["circuit"], [0]))
     some = replace(bench, methods=("circuit alone", "TDI exact"))
     assert list(some.ways(model)) == ["circuit alone", "TDI exact, edge masks", "TDI exact, unit masks"]
+
+
+def test_wrong_ways_to_ask_are_refused_before_training(bench: Workbench) -> None:
     with pytest.raises(ValueError, match=r"methods must begin the name of a way to ask, one of .*; got 'sampling'"):
-        replace(bench, methods=("sampling",)).ways(model)
+        replace(bench, methods=("circuit alone", "sampling")).plan(["circuit"], [0])
+    with pytest.raises(ValueError, match="methods leave no way to ask 'MLP'; add one of 'network alone'"):
+        replace(bench, methods=("TDI",)).plan(["circuit", "MLP"], [0])
+    assert replace(bench, methods=("TDI", "network")).plan(["circuit", "MLP"], [0])
+
+
+def test_names_of_methods_are_those_of_the_models(bench: Workbench) -> None:
+    for task, model, _ in bench.models(bench.plan(["circuit", "MLP", "LeNet-5 ensemble"], [0])):
+        assert method_names(task.recipe, 3) == list(methods_for(model, 3))

@@ -172,8 +172,10 @@ def redraw(
     for folder in folders:
         if not (folder / RECORDS).is_file():
             raise ValueError(f"{folder} holds no results ({RECORDS}); name the folder of one experiment")
+    if note is not None and markdown is None:
+        raise ValueError("--note goes into a page in Markdown; add --markdown FILE")
     if markdown is not None:
-        written = write_markdown(folders, markdown, "" if note is None else note.read_text(encoding="utf-8"))
+        written = write_markdown(folders, markdown, "" if note is None else _read_text("--note", note))
     else:
         written = [path for folder in folders for path in write_report(folder)]
     for path in written:
@@ -211,14 +213,23 @@ def _options(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: Path(value) if name in _FOLDERS else value for name, value in options.items()}
 
 
+def _read_text(option: str, path: Path) -> str:
+    """The text of a file that an option names."""
+    if not path.is_file():
+        raise ValueError(f"{option} {path}: there is no such file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{option} {path}: the file is no text in UTF-8") from None
+
+
 def _read_config(path: Path, command: str, allowed: set[str]) -> dict[str, Any]:
     import yaml
 
-    if not path.is_file():
-        raise ValueError(f"--config {path}: there is no such file")
+    text = _read_text("--config", path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         raise ValueError(f"{path} is no YAML file: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold options by name, such as 'train: mnist'")

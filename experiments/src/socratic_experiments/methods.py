@@ -14,6 +14,7 @@ from torch import Tensor
 from socratic import Posterior
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.networks import NetworkModel
+from socratic_experiments.settings import CircuitRecipe, Recipe
 
 Model = CircuitModel | NetworkModel
 
@@ -40,6 +41,22 @@ class Answer(NamedTuple):
 
 Method = Callable[[np.ndarray], Answer]
 
+_WAYS: dict[str, Callable[[CircuitModel, Tensor], Posterior]] = {
+    "TDI independent, edge masks": lambda model, rows: model.tdi(rows, masks="edge", covariance="independent"),
+    "TDI exact, edge masks": lambda model, rows: model.tdi(rows, masks="edge"),
+    "TDI exact, unit masks": lambda model, rows: model.tdi(rows, masks="unit"),
+    "log moments (auto), unit masks": lambda model, rows: model.dropout_posterior(rows, masks="unit"),
+}
+"""Estimates of the posterior under dropout by a circuit, without the number of passes."""
+
+
+def method_names(recipe: Recipe, n_passes: int) -> list[str]:
+    """The names of the methods that a model of a recipe will have."""
+    sampled = f"Monte Carlo dropout, {n_passes} passes"
+    if isinstance(recipe, CircuitRecipe):
+        return ["circuit alone", *_WAYS, sampled, "log-likelihood", "combined detector"]
+    return [f"ensemble of {recipe.n_members}"] if recipe.n_members > 1 else ["network alone", sampled]
+
 
 def methods_for(model: Model, n_passes: int) -> dict[str, Method]:
     """The methods that a model can be asked by, from images (N, H, W, C) to an answer, by name."""
@@ -65,10 +82,7 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
         return Answer(classifier.detector_.score(scores), None, None, None, rejected)
 
     ways: dict[str, Callable[[Tensor], Posterior]] = {
-        "TDI independent, edge masks": partial(model.tdi, masks="edge", covariance="independent"),
-        "TDI exact, edge masks": partial(model.tdi, masks="edge"),
-        "TDI exact, unit masks": partial(model.tdi, masks="unit"),
-        "log moments (auto), unit masks": partial(model.dropout_posterior, masks="unit"),
+        **{name: partial(way, model) for name, way in _WAYS.items()},
         f"Monte Carlo dropout, {n_passes} passes": partial(model.monte_carlo, masks="unit", n_passes=n_passes),
     }
     return {

@@ -16,7 +16,7 @@ from socratic_experiments.reporting.page import write_joint_report, write_report
 from socratic_experiments.samples import save_samples
 from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.shifted import run_corruption, run_rotation
-from socratic_experiments.workbench import Workbench
+from socratic_experiments.workbench import Workbench, known_images
 
 EXPERIMENTS: dict[str, Callable[..., None]] = {
     "ood": run_ood,
@@ -49,6 +49,8 @@ def choose_device(name: str) -> torch.device:
 
 def run_paper(options: Mapping[str, Any]) -> None:
     """All evaluations of the paper on its circuits, each in its folder, and one page for all."""
+    for train in dict.fromkeys(own["train"] for _, own in PAPER):
+        known_images(train, options.get("data"))  # a missing set is better found before hours of training
     folders = []
     for kind, own in PAPER:
         asked = {name: value for name, value in options.items() if kind == "ood" or name != "unknown"}

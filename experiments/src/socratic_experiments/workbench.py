@@ -23,7 +23,7 @@ from socratic.images import Images
 from socratic_experiments.circuits import CircuitModel, train_circuit
 from socratic_experiments.data import at_most, like, load_images
 from socratic_experiments.measures import accuracy_of
-from socratic_experiments.methods import Method, Model, methods_for
+from socratic_experiments.methods import Method, Model, method_names, methods_for
 from socratic_experiments.networks import NetworkModel, train_networks
 from socratic_experiments.settings import ABLATIONS, CIRCUIT_SETTINGS, CircuitRecipe, ExperimentSettings, Recipe
 
@@ -103,7 +103,7 @@ class Workbench:
         methods: Sequence[str] = (),
     ) -> Workbench:
         """Read the images; ``data`` is the folder of all sets, ``folder`` that of the trained models."""
-        whole, test = _known_images(settings.train, data)
+        whole, test = known_images(settings.train, data)
         order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))[: settings.n_train]
         n_held_out = min(_MAX_HELD_OUT, len(order) // 5)
         if n_held_out < 3:
@@ -165,16 +165,26 @@ class Workbench:
         ]
         if not tasks:
             raise ValueError(f"models must name a circuit here, such as 'circuit'; got {', '.join(models or ())}")
+        self._check_methods(tasks)
         return tasks
 
     def ways(self, model: Model) -> dict[str, Method]:
         """The methods that a model is asked by, by name."""
         every = methods_for(model, self.settings.n_passes)
-        found = {label: method for label, method in every.items() if label.startswith(self.methods or "")}
-        if not found:
-            known, got = ", ".join(map(repr, every)), ", ".join(map(repr, self.methods))
-            raise ValueError(f"methods must begin the name of a way to ask, one of {known}; got {got}")
-        return found
+        return {label: method for label, method in every.items() if label.startswith(self.methods or "")}
+
+    def _check_methods(self, tasks: Sequence[Task]) -> None:
+        """Raise, before anything is trained, if a method is none of any model, or a model is left without one."""
+        names = {task.model: method_names(task.recipe, self.settings.n_passes) for task in tasks}
+        every = tuple(dict.fromkeys(name for one in names.values() for name in one))
+        for start in self.methods:
+            if not any(name.startswith(start) for name in every):
+                known = ", ".join(map(repr, every))
+                raise ValueError(f"methods must begin the name of a way to ask, one of {known}; got {start!r}")
+        for model, one in names.items():
+            if not any(name.startswith(self.methods or "") for name in one):
+                known = ", ".join(map(repr, one))
+                raise ValueError(f"methods leave no way to ask {model!r}; add one of {known}, or leave the model out")
 
     def models(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Model, dict[str, Any]]]:
         """Each model of a plan, trained or read from its file, and the record of its training."""
@@ -277,7 +287,7 @@ class Task:
         return {"train": train, "model": self.model, "seed": self.seed}
 
 
-def _known_images(name: str, data: Path | None) -> tuple[Images, Images]:
+def known_images(name: str, data: Path | None) -> tuple[Images, Images]:
     """The training and the test images of a set, with the same numbers for the same classes.
 
     A folder of images that is not divided is divided here: a fifth of it becomes test images.
