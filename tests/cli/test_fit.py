@@ -37,6 +37,17 @@ def test_checkpoint_leaves_no_trace(run: Run, folder: Path, tmp_path: Path) -> N
     assert (tmp_path / "model").read_bytes() == (folder / "model").read_bytes()
 
 
+def test_several_circuits(run: Run, folder: Path, tmp_path: Path) -> None:
+    command = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", "--checkpoint", tmp_path / "state"]
+    done = run(*command, "--circuits", 2)
+    assert (done.code, done.err) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    model, single = load(tmp_path / "model"), load(folder / "model")
+    assert model.circuit_.n_parameters == 2 * single.circuit_.n_parameters
+    assert f"epochs       {model.n_iter_} in all" in done.out
+    assert "random, 2 circuits" in run("info", tmp_path / "model").out
+
+
 def test_a_file_that_is_no_checkpoint_is_kept(run: Run, folder: Path, tmp_path: Path) -> None:
     for name, content in (("notes.txt", b"precious"), ("other", (folder / "model").read_bytes())):
         precious = tmp_path / name

@@ -25,7 +25,7 @@ QUICK = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
         CircuitClassifier(n_epochs=5),
         CircuitClassifier(structure="learnspn", leaf_variance=0.1),
         CircuitOutlierDetector(n_epochs=5),
-        CircuitDensity(n_epochs=5),
+        CircuitDensity(n_epochs=5, n_circuits=2),
     ]
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them

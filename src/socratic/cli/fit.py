@@ -69,6 +69,12 @@ def fit(
             "--structure spatial; by default a square.",
         ),
     ] = None,
+    circuits: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Circuits to train and join as one: more accurate, and as many times slower."
+        ),
+    ] = 1,
     dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
     leaf_variance: Annotated[
         list[str] | None,
@@ -99,6 +105,7 @@ def fit(
     missing values, which the model takes as they are.
     """
     settings: dict[str, Any] = {
+        "n_circuits": circuits,
         "dropout": parse_dropout(dropout),
         "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),

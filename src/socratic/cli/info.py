@@ -92,6 +92,8 @@ def describe_training(model: CircuitClassifierBase) -> str:
     """How long the circuit was trained, if it was."""
     if not model.history_.epochs:
         return "none: structure and parameters are learned from the table"
+    if model.n_circuits > 1:
+        return f"{model.n_iter_:,} in all"
     return f"{model.n_iter_} (best: {model.history_.best + 1})"
 
 
@@ -138,6 +140,8 @@ def _describe_leaf_variance(model: CircuitClassifierBase) -> dict[str, str]:
 def _describe_structure(model: CircuitClassifierBase) -> str:
     name = "random" if model.structure == "auto" else model.structure  # as older files call it
     # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
+    if model.n_circuits > 1:
+        name = f"{name}, {model.n_circuits} circuits"
     n_nodes = getattr(model.circuit_, "n_nodes", None)
     return name if n_nodes is None else f"{name} ({n_nodes:,} nodes)"
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
-from socratic.circuit.graph import Graph
 from socratic.errors import check_count
-from socratic.estimators.learned import LEARNED, check_whole_weights, learn_graph
+from socratic.estimators.learned import LEARNED, SEEDLESS, check_whole_weights, learn_graph
+from socratic.estimators.members import Fitted, Member
 from socratic.estimators.preparation import Parts
 from socratic.families import Family
 from socratic.learning.gradient import fit_gradient
@@ -67,13 +66,15 @@ def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
 
 
 class Training(NamedTuple):
-    """A circuit to train in place, the rows for it on its device, its sizes, and whom to tell of each epoch."""
+    """A circuit to train in place, which of several it is, the rows for it on its device, and its sizes."""
 
     circuit: Circuit
+    member: Member
     train: Rows
     validation: Rows | None
     sizes: Sizes
     progress: Callable[[Epoch], None] | None
+    """Whom to tell of each epoch."""
 
 
 def fit_circuit(
@@ -82,8 +83,8 @@ def fit_circuit(
     n_classes: int,
     parts: Parts,
     trainer: Callable[[Training], History],
-    seed: int,
-) -> tuple[Circuit | Graph, History]:
+    member: Member,
+) -> Fitted:
     """A circuit as the attributes of ``settings``, an estimator, say: built and trained, or learned from the rows.
 
     A learned circuit has an empty history.
@@ -91,7 +92,7 @@ def fit_circuit(
     train, validation = parts.train, parts.validation
     device = choose_device(settings.device)
     if settings.structure in LEARNED:
-        graph = learn_graph(settings.structure, table, train, seed)
+        graph = learn_graph(settings.structure, table, train, member.seed)
         return graph.to(device, torch.float32 if device.type == "mps" else torch.float64), History((), 0)
     sizes = choose_sizes(
         len(train),
@@ -103,18 +104,18 @@ def fit_circuit(
         batch_size=settings.batch_size,
     )
     shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure == "spatial" else None
-    circuit = build_circuit(sizes, table.families, n_classes, seed, shape)
-    initialise_leaves(circuit, train.x, seed)
+    circuit = build_circuit(sizes, table.families, n_classes, member.seed, shape)
+    initialise_leaves(circuit, train.x, member.seed)
     circuit.to(device)
-    with progress_bar(settings.verbose, sizes.n_epochs, "training") as progress:
+    with progress_bar(settings.verbose, sizes.n_epochs, member.title) as progress:
         held_out = None if validation is None else validation.to(device)
-        history = trainer(Training(circuit, train.to(device), held_out, sizes, progress))
+        history = trainer(Training(circuit, member, train.to(device), held_out, sizes, progress))
     full_precision(circuit)
     return circuit, history
 
 
 def train_by_gradient(
-    job: Training, settings: Any, log_prior: Tensor, seed: int, *, patience: int | None, **objective: float
+    job: Training, settings: Any, log_prior: Tensor, *, patience: int | None, **objective: float
 ) -> History:
     """Train a circuit by gradient steps, as the attributes of ``settings``, an estimator, say."""
     training = TrainingSettings(
@@ -123,7 +124,7 @@ def train_by_gradient(
         learning_rate=settings.learning_rate,
         schedule=settings.learning_rate_schedule,
         patience=None if job.validation is None else patience,
-        seed=seed,
+        seed=job.member.seed,
         **objective,
     )
     return fit_gradient(
@@ -132,7 +133,8 @@ def train_by_gradient(
         training,
         log_prior,
         validation=job.validation,
-        checkpoint=None if settings.checkpoint is None else Path(settings.checkpoint),
+        checkpoint=job.member.checkpoint,
+        keep_checkpoint=not job.member.is_only,
         progress=job.progress,
     )
 
@@ -143,6 +145,11 @@ def check_structure(settings: Any, weight: np.ndarray) -> None:
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
     if settings.structure in LEARNED:
         check_whole_weights(settings.structure, weight)
+    if settings.structure in SEEDLESS and settings.n_circuits > 1:
+        raise ValueError(
+            f"n_circuits must be 1 for structure={settings.structure!r}, which learns the same circuit from every "
+            f"seed; got {settings.n_circuits}"
+        )
 
 
 def image_shape(shape: Sequence[int] | None, n_features: int) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from socratic.estimators.building import Training, fit_circuit, threads, train_b
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
+from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
@@ -44,9 +45,9 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
     n_calibration_ : int
         How many that were.
     history_ : History
-        Losses of each epoch.
+        Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
-        Epochs.
+        Epochs, of all circuits.
     """
 
     _VALIDATED_FROM = 2000
@@ -59,6 +60,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
+        n_circuits: int = 1,
         leaf: Mapping[str, LeafName] | None = None,
         cross_entropy_weight: float = 1.0,
         n_epochs: int | str = "auto",
@@ -89,6 +91,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
+        self.n_circuits = n_circuits
         self.leaf = leaf
         self.cross_entropy_weight = cross_entropy_weight
         self.n_epochs = n_epochs
@@ -160,14 +163,16 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
                 job,
                 self,
                 self._log_prior(job.circuit),
-                seed,
                 cross_entropy_weight=self.cross_entropy_weight,
                 dropout=self.training_dropout,
                 leaf_dropout=self.leaf_dropout,
                 patience=self.early_stopping,
             )
 
-        self.circuit_, self.history_ = fit_circuit(self, self.table_, len(self.classes_), parts, trainer, seed)
+        def fit(member: Member) -> Fitted:
+            return fit_circuit(self, self.table_, len(self.classes_), parts, trainer, member)
+
+        self.circuit_, self.history_ = fit_members(self, seed, fit)
         self.n_iter_ = len(self.history_.epochs)
 
     def _read(self, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.generative import GenerativeMixin
+from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.parameters import DENSITY_PARAMETERS
 from socratic.estimators.posterior import circuit_moments
 from socratic.estimators.preparation import Parts
@@ -53,10 +54,13 @@ class DensityBase(TableEstimator):
                     progress=job.progress,
                 )
             log_prior = self._log_prior(job.circuit)
-            return train_by_gradient(job, self, log_prior, seed, patience=_PATIENCE, cross_entropy_weight=0.0)
+            return train_by_gradient(job, self, log_prior, patience=_PATIENCE, cross_entropy_weight=0.0)
+
+        def fit(member: Member) -> Fitted:
+            return fit_circuit(self, self.table_, 1, parts, trainer, member)
 
         with threads(self.n_jobs):
-            self.circuit_, self.history_ = fit_circuit(self, self.table_, 1, parts, trainer, seed)
+            self.circuit_, self.history_ = fit_members(self, seed, fit)
         self.n_iter_ = len(self.history_.epochs)
 
 
@@ -72,9 +76,9 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
     table_ : Table
         How columns are encoded.
     history_ : History
-        Losses of each epoch.
+        Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
-        Epochs.
+        Epochs, of all circuits.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
+        n_circuits: int = 1,
         leaf: Mapping[str, LeafName] | None = None,
         optimiser: str = "em",
         n_epochs: int | str = "auto",
@@ -106,6 +111,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
+        self.n_circuits = n_circuits
         self.leaf = leaf
         self.optimiser = optimiser
         self.n_epochs = n_epochs

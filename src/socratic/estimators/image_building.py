@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
+from socratic.estimators.members import Member
 from socratic.families import Gaussian
 from socratic.images import Augmentation, PixelEncoder
 from socratic.learning.gradient import fit_gradient
@@ -112,10 +112,11 @@ def train_image_circuit(
     train: Rows,
     log_prior: Tensor,
     *,
-    seed: int,
+    member: Member,
     progress: Callable[[Epoch], None] | None,
 ) -> tuple[Circuit, History]:
     """A circuit trained on the flat bytes (N, V) of images and their classes, on their device."""
+    seed = member.seed
     circuit = build_image_circuit(settings, sizes, encoder.shape, len(log_prior), seed)
     if settings.leaves_from_data:
         some = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:_N_STARTS]
@@ -138,7 +139,8 @@ def train_image_circuit(
             training,
             log_prior,
             augment=Augmentation(sizes.max_shift, settings.max_noise, encoder),
-            checkpoint=None if settings.checkpoint is None else Path(settings.checkpoint),
+            checkpoint=member.checkpoint,
+            keep_checkpoint=not member.is_only,
             checkpoint_every=_CHECKPOINT_EVERY,
             progress=progress,
         )

@@ -53,9 +53,9 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     n_calibration_ : int
         How many that were.
     history_ : History
-        Losses of each epoch.
+        Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
-        Epochs.
+        Epochs, of all circuits.
     """
 
     _parameters: ClassVar = IMAGE_PARAMETERS
@@ -70,6 +70,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
         n_sums: int | str = "auto",
+        n_circuits: int = 1,
         min_variance: float = 0.05,
         max_variance: float = 2.0,
         leaves_from_data: bool = True,
@@ -103,6 +104,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         self.depth = depth
         self.n_repetitions = n_repetitions
         self.n_sums = n_sums
+        self.n_circuits = n_circuits
         self.min_variance = min_variance
         self.max_variance = max_variance
         self.leaves_from_data = leaves_from_data

@@ -33,9 +33,9 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
     circuit_ : Circuit
         Of one class.
     history_ : History
-        Losses of each epoch.
+        Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
-        Epochs.
+        Epochs, of all circuits.
     """
 
     _parameters: ClassVar = IMAGE_PARAMETERS
@@ -49,6 +49,7 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
         n_sums: int | str = "auto",
+        n_circuits: int = 1,
         min_variance: float = 0.05,
         max_variance: float = 2.0,
         leaves_from_data: bool = True,
@@ -72,6 +73,7 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
         self.depth = depth
         self.n_repetitions = n_repetitions
         self.n_sums = n_sums
+        self.n_circuits = n_circuits
         self.min_variance = min_variance
         self.max_variance = max_variance
         self.leaves_from_data = leaves_from_data

@@ -13,6 +13,7 @@ from torch import Tensor
 from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.building import choose_device, progress_bar
 from socratic.estimators.image_building import ImageSizes, choose_image_sizes, train_image_circuit
+from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.images import PixelEncoder
 from socratic.images.checks import check_images
 from socratic.learning.settings import Rows
@@ -53,10 +54,14 @@ class ImageEstimator(CircuitEstimator):
 
     def _train(self, train: Rows, log_prior: Tensor, seed: int) -> None:
         """Train ``circuit_`` on such rows, with a root for each class of a log-prior (C,)."""
-        with progress_bar(self.verbose, self.sizes_.n_epochs, "training") as progress:
-            self.circuit_, self.history_ = train_image_circuit(
-                self, self.sizes_, self.encoder_, train, log_prior, seed=seed, progress=progress
-            )
+
+        def fit(member: Member) -> Fitted:
+            with progress_bar(self.verbose, self.sizes_.n_epochs, member.title) as progress:
+                return train_image_circuit(
+                    self, self.sizes_, self.encoder_, train, log_prior, member=member, progress=progress
+                )
+
+        self.circuit_, self.history_ = fit_members(self, seed, fit)
         self.n_iter_ = len(self.history_.epochs)
 
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803

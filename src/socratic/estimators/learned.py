@@ -38,6 +38,8 @@ def _chow_liu(x: np.ndarray, y: np.ndarray, table: Table, _seed: int) -> Sequenc
 LEARNERS: Mapping[str, Learner] = {"learnspn": _learnspn, "chow-liu": _chow_liu}
 LEARNED = tuple(LEARNERS)
 """Structures that come with their parameters: nothing is left to train."""
+SEEDLESS = ("chow-liu",)
+"""Those of them in which nothing is random."""
 
 
 def check_whole_weights(structure: str, weight: np.ndarray) -> None:

@@ -35,9 +35,9 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     table_ : Table
         How columns are encoded.
     history_ : History
-        Losses of each epoch.
+        Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
-        Epochs.
+        Epochs, of all circuits.
     """
 
     conformal_: Conformal
@@ -52,6 +52,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         n_sums: int | str = "auto",
         depth: int | str = "auto",
         n_repetitions: int | str = "auto",
+        n_circuits: int = 1,
         leaf: Mapping[str, LeafName] | None = None,
         optimiser: str = "em",
         n_epochs: int | str = "auto",
@@ -75,6 +76,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.n_sums = n_sums
         self.depth = depth
         self.n_repetitions = n_repetitions
+        self.n_circuits = n_circuits
         self.leaf = leaf
         self.optimiser = optimiser
         self.n_epochs = n_epochs

@@ -168,6 +168,12 @@ _CIRCUIT = {
     "n_sums": Parameter('int or "auto"', "Sums of each region of the circuit.", or_auto(whole(1))),
     "depth": Parameter('int or "auto"', "How often a tree splits the columns.", or_auto(whole(0))),
     "n_repetitions": Parameter('int or "auto"', "Trees that the circuit mixes.", or_auto(whole(1))),
+    "n_circuits": Parameter(
+        "int",
+        "Circuits to train, each from a seed of its own, and to join as one under a sum over them: more accurate, and "
+        "as many times larger and slower.",
+        whole(1),
+    ),
     "leaf": Parameter(
         "mapping of column name to family, optional",
         'Overrules the leaf family chosen for a column, by name (``"binomial"``) or with settings (``Binomial(20)``).',

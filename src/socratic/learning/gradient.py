@@ -39,6 +39,7 @@ def fit_gradient(
     augment: Augmentation | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 1,
+    keep_checkpoint: bool = False,
     progress: Callable[[Epoch], None] | None = None,
 ) -> History:
     """Train ``circuit`` in place and keep the parameters of the best epoch (the last without validation rows).
@@ -59,9 +60,11 @@ def fit_gradient(
         others: a checkpoint is named by it. On a GPU it is recorded: it must not copy to or from the CPU.
     checkpoint : Path, optional
         File to keep the state in. If it holds an earlier state of the same training, that is resumed; the result is
-        the same as without the interruption. Removed at the end.
+        the same as without the interruption.
     checkpoint_every : int
         Epochs between two states.
+    keep_checkpoint : bool
+        Whether the file stays at the end, with a state from which the training returns at once, or is removed.
     progress : callable, optional
         Called after every epoch.
     """
@@ -79,7 +82,8 @@ def fit_gradient(
         tensors, epochs, extra = resumed
         best = extra["best"]
         best_state = _restore(circuit, step.optimiser, tensors, names)
-    for number in range(len(epochs), settings.n_epochs):
+    while not _is_over(settings, len(epochs), best):
+        number = len(epochs)
         loss = _epoch(step, number, n_batches)
         validation_loss = math.nan
         if validation is not None:
@@ -91,12 +95,18 @@ def fit_gradient(
             store.save(_state(circuit, step.optimiser, best_state, names), epochs, {"best": best})
         if progress is not None:
             progress(epochs[-1])
-        if settings.patience is not None and number - best >= settings.patience:
-            break
     circuit.load_state_dict(best_state)
-    if store is not None:
+    if store is not None and keep_checkpoint:
+        store.save(_state(circuit, step.optimiser, best_state, names), epochs, {"best": best})
+    elif store is not None:
         store.remove()
     return History(tuple(epochs), best)
+
+
+def _is_over(settings: TrainingSettings, n_epochs: int, best: int) -> bool:
+    """Whether so many epochs are enough, given the best of them; -1 if there are none yet."""
+    patience = settings.n_epochs if settings.patience is None else settings.patience
+    return n_epochs >= settings.n_epochs or n_epochs - 1 - best >= patience
 
 
 def _epoch(step: GradientStep, number: int, n_batches: int) -> float:
