@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from socratic.errors import ModelFileError as ModelFileError
     from socratic.estimators import CircuitClassifier as CircuitClassifier
     from socratic.estimators import CircuitDensity as CircuitDensity
+    from socratic.estimators import CircuitGuard as CircuitGuard
     from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
     from socratic.estimators import CircuitImageDensity as CircuitImageDensity
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
@@ -112,6 +113,7 @@ _HOMES = {
         "Answer",
         "CircuitClassifier",
         "CircuitDensity",
+        "CircuitGuard",
         "CircuitImageClassifier",
         "CircuitImageDensity",
         "CircuitOutlierDetector",

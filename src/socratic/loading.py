@@ -14,7 +14,7 @@ from socratic.errors import ModelFileError
 _OTHERS = {"socratic.checkpoint": "the checkpoint of a training that was interrupted; fit again with it to go on"}
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> Any:
+def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu", model: Any = None) -> Any:
     """Read a model that its ``save`` wrote: a circuit, a graph or a fitted estimator.
 
     Parameters
@@ -22,6 +22,8 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") ->
     path : path
     device : str or torch.device
         Where the model is to compute.
+    model : classifier or callable, optional
+        What a :class:`~socratic.CircuitGuard` is to guard: its file holds the guard alone.
 
     Returns
     -------
@@ -32,13 +34,23 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu") ->
     ------
     ModelFileError
         If the file is damaged, holds no model, or has another format version.
+    ValueError
+        If ``model`` is missing for a guard, is another than the guard was fitted for, or is given for anything else.
     """
     source = Path(path)
     kind = read_format(source)
+    loaded: Any
     if kind in FORMATS:
-        return load_circuit(source, kind, device)
-    from socratic.estimators import storage
+        loaded = load_circuit(source, kind, device)
+    else:
+        from socratic.estimators import storage
 
-    if kind in storage.FORMATS:
-        return storage.load_estimator(source, kind, device)
-    raise ModelFileError(f"{source} holds no model: it is {_OTHERS.get(kind, f'a {kind}')}")
+        if kind not in storage.FORMATS:
+            raise ModelFileError(f"{source} holds no model: it is {_OTHERS.get(kind, f'a {kind}')}")
+        loaded = storage.load_estimator(source, kind, device)
+    guards = hasattr(loaded, "guard")
+    if guards and model is None:
+        raise ValueError(f"{source} holds a guard without its model: give it as model")
+    if not guards and model is not None:
+        raise ValueError(f"model is for guards; {source} holds a {type(loaded).__name__}")
+    return loaded.guard(model) if guards else loaded

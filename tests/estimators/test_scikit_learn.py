@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitOutlierDetector
+from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitGuard, CircuitOutlierDetector
+from tests.estimators.test_guarded import halves
 
 QUICK = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 
@@ -30,6 +31,29 @@ QUICK = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+NO_LABELS = "a guard learns from inputs alone: labels are the model's"
+PREDICTS = "predict is the model's, and so is what it checks"
+OF_THE_MODEL = {
+    "check_classifiers_classes": NO_LABELS,
+    "check_classifiers_train": NO_LABELS,
+    "check_classifiers_regression_target": NO_LABELS,
+    "check_supervised_y_no_nan": NO_LABELS,
+    "check_supervised_y_2d": NO_LABELS,
+    "check_n_features_in_after_fitting": PREDICTS,
+    "check_estimators_nan_inf": PREDICTS,
+    "check_fit2d_predict1d": PREDICTS,
+}
+"""scikit-learn's checks that do not apply to guards, and why."""
+
+
+@parametrize_with_checks(
+    [CircuitGuard(halves, density=CircuitDensity(n_epochs=3))], expected_failed_checks=lambda _: OF_THE_MODEL
+)
+@pytest.mark.filterwarnings("ignore")  # the checks provoke them
+def test_scikit_learns_own_checks_of_a_guard(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

@@ -2,6 +2,7 @@
 
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
+from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.outlier import CircuitOutlierDetector
@@ -11,6 +12,7 @@ __all__ = [
     "Answer",
     "CircuitClassifier",
     "CircuitDensity",
+    "CircuitGuard",
     "CircuitImageClassifier",
     "CircuitImageDensity",
     "CircuitOutlierDetector",

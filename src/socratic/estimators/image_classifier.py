@@ -14,13 +14,13 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.estimators.building import threads
 from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.given_rows import byte_shifts
 from socratic.estimators.image_building import build_image_circuit, choose_image_sizes
 from socratic.estimators.image_estimator import ImageEstimator
 from socratic.estimators.image_parameters import IMAGE_PARAMETERS
 from socratic.estimators.preparation import Parts, split_rows
 from socratic.images.checks import check_images
 from socratic.tables.inputs import check_labels
-from socratic.uncertainty.synthetic import synthetic_shifts
 
 _MOST_CALIBRATION = 4000
 """Images that are held out by default, at most."""
@@ -187,7 +187,4 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         return self.encoder_(x)
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
-        # Of pixels, not of what the circuit reads: the images that are made should look natural as images.
-        pixels = x.float().cpu().numpy()
-        shifts = synthetic_shifts(pixels, np.ones(pixels.shape[1], dtype=bool), rng)
-        return [torch.as_tensor(shift.clip(0.0, 255.0).round().astype(np.uint8)).to(x.device) for shift in shifts]
+        return [torch.as_tensor(shift).to(x.device) for shift in byte_shifts(x.cpu().numpy(), rng)]

@@ -80,12 +80,15 @@ class Prepared:
         Class numbers.
     weight : ndarray (M,)
         Positive.
+    place : ndarray (M,)
+        Where each was among the rows that were given.
     """
 
     columns: Table
     codes: np.ndarray
     labels: np.ndarray
     weight: np.ndarray
+    place: np.ndarray
 
     def divide(self, split: Split) -> tuple[Table, Parts]:
         """The table scaled by the rows to train on alone, and all parts in its scale.
@@ -118,7 +121,7 @@ def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping
     codes, labels = columns.encode(raw).codes[used], labels[used]
     real = np.array([column.family.real for column in columns.columns])
     kept, weight = draws(codes, labels, weight[used], real)
-    return Prepared(columns, codes[kept], labels[kept], weight)
+    return Prepared(columns, codes[kept], labels[kept], weight, np.flatnonzero(used)[kept])
 
 
 def draws(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, real: np.ndarray) -> Canonical:

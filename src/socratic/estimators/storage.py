@@ -18,6 +18,7 @@ from socratic.errors import ModelFileError, check_choice
 from socratic.estimators.base import SocraticEstimator
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.density import CircuitDensity
+from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_building import ImageSizes
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
@@ -29,6 +30,7 @@ from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
+from socratic.uncertainty.profile import Profile
 
 FORMAT = "socratic.estimator"
 VERSION = 1
@@ -39,6 +41,7 @@ ESTIMATORS: dict[str, type[SocraticEstimator]] = {
     for estimator in (
         CircuitClassifier,
         CircuitDensity,
+        CircuitGuard,
         CircuitImageClassifier,
         CircuitImageDensity,
         CircuitOutlierDetector,
@@ -60,62 +63,77 @@ class Part(NamedTuple):
 
 def save_estimator(model: SocraticEstimator, path: str | Path) -> None:
     """Write a fitted estimator to ``path``, completely or not at all."""
+    write_tensors(Path(path), FORMAT, VERSION, *_write_estimator(model))
+
+
+def load_estimator(path: Path, kind: str, device: torch.device | str) -> SocraticEstimator:
+    """Read an estimator from a file of one of ``FORMATS``; a guard comes without its model."""
+    if kind == FORMAT_BEFORE:
+        tensors, config = upgraded(path, *read_tensors(path, FORMAT_BEFORE, VERSION_BEFORE))
+    else:
+        tensors, config = read_tensors(path, FORMAT, VERSION)
+    try:
+        return _read_estimator(tensors, config, device)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        name = config.get("estimator")
+        what = f"a {name}" if name in ESTIMATORS else "an estimator"
+        raise ModelFileError(f"{path} is damaged: it does not describe {what} ({error})") from error
+
+
+def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors: dict[str, Tensor] = {}
     fitted = {}
     for name, value in sorted(vars(model).items()):
         if name.endswith("_"):
             some, fitted[name] = PARTS[name].write(value)
             tensors |= {f"{name}/{key}": tensor for key, tensor in some.items()}
-    config = {"estimator": type(model).__name__, "parameters": _plain_parameters(model), "fitted": fitted}
-    write_tensors(Path(path), FORMAT, VERSION, tensors, config)
+    return tensors, {"estimator": type(model).__name__, "parameters": _plain_parameters(model), "fitted": fitted}
 
 
-def load_estimator(path: Path, kind: str, device: torch.device | str) -> SocraticEstimator:
-    """Read an estimator from a file of one of ``FORMATS``."""
-    if kind == FORMAT_BEFORE:
-        tensors, config = upgraded(path, *read_tensors(path, FORMAT_BEFORE, VERSION_BEFORE))
-    else:
-        tensors, config = read_tensors(path, FORMAT, VERSION)
-    what = "an estimator"
-    try:
-        check_choice("its estimator", config["estimator"], ESTIMATORS)
-        what = f"a {config['estimator']}"
-        model = ESTIMATORS[config["estimator"]](**_parameters(config["parameters"]))
-        for name, state in config["fitted"].items():
-            prefix = f"{name}/"
-            some = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-            setattr(model, name, PARTS[name].read(some, state, device))
-        model._check_fitted()
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} is damaged: it does not describe {what} ({error})") from error
+def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -> SocraticEstimator:
+    model = _unfitted(config)
+    for name, state in config["fitted"].items():
+        prefix = f"{name}/"
+        some = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+        setattr(model, name, PARTS[name].read(some, state, device))
+    model._check_fitted()
     return model
 
 
 def _plain_parameters(model: SocraticEstimator) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; the others take their defaults when the model is read."""
-    plain = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    """Constructor arguments that JSON can hold; the others take their defaults when the model is read.
+
+    The model of a guard is never stored.
+    """
+    plain = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "model"}
     kinds = (bool, int, float, str, list, dict)
     return {name: value for name, value in plain.items() if value is None or isinstance(value, kinds)}
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's and families as dictionaries, also in lists, tuples and dictionaries."""
+    """NumPy's numbers and arrays as Python's, families and estimators as dictionaries; also what is in containers."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Family):
         return value.to_dict()
+    if isinstance(value, SocraticEstimator):
+        return {"estimator": type(value).__name__, "parameters": _plain_parameters(value)}
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def _parameters(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from :func:`_plain_parameters`."""
-    leaf = plain.get("leaf")
-    if leaf is None:
-        return dict(plain)
-    families = {name: value if isinstance(value, str) else as_family(value) for name, value in leaf.items()}
-    return {**plain, "leaf": families}
+def _unfitted(config: Mapping[str, Any]) -> SocraticEstimator:
+    """An estimator from its name and :func:`_plain_parameters`."""
+    check_choice("its estimator", config["estimator"], ESTIMATORS)
+    estimator = ESTIMATORS[config["estimator"]]
+    parameters = dict(config["parameters"])
+    if parameters.get("leaf") is not None:
+        leaves = parameters["leaf"].items()
+        parameters["leaf"] = {name: leaf if isinstance(leaf, str) else as_family(leaf) for name, leaf in leaves}
+    if parameters.get("density") is not None:
+        parameters["density"] = _unfitted(parameters["density"])
+    return estimator(None, **parameters) if estimator is CircuitGuard else estimator(**parameters)
 
 
 def _write_circuit(circuit: Any) -> State:
@@ -173,6 +191,11 @@ PARTS: dict[str, Part] = {
     "conformal_": Part(
         lambda conformal: _of_arrays(({"scores": conformal.scores, "weights": conformal.weights}, None)),
         lambda tensors, _, __: Conformal.fit(**_arrays(tensors)),
+    ),
+    "density_": Part(_write_estimator, _read_estimator),
+    "profile_": Part(
+        lambda profile: _of_arrays(profile.to_state()),
+        lambda tensors, state, _: Profile.from_state(_arrays(tensors), state),
     ),
     "classes_": Part(_write_classes, _read_classes),
     "class_prior_": Part(

@@ -1,0 +1,91 @@
+"""Rows in the form they were given in, for a model that wants them so: some of them, and synthetic shifts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from socratic.tables.raw import arrow_table
+from socratic.uncertainty.synthetic import synthetic_shifts
+
+
+def as_given(name: str, rows: Any) -> Any:
+    """Arrays, tensors and pandas data frames as they are, anything else as an array."""
+    if arrow_table(rows) is not None:
+        raise ValueError(f"{name} must be an array or a pandas data frame; got {type(rows).__name__}")
+    return rows if hasattr(rows, "shape") else np.asarray(rows)
+
+
+def are_images(rows: Any) -> bool:
+    """Whether rows are images (N, H, W) or (N, H, W, C), and no table."""
+    return len(rows.shape) in (3, 4)
+
+
+def n_rows(rows: Any) -> int:
+    """How many rows there are."""
+    return int(rows.shape[0])
+
+
+def take(rows: Any, places: np.ndarray) -> Any:
+    """Some of the rows."""
+    return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+
+
+def shifts_of(rows: Any, rng: np.random.Generator) -> list[Any]:
+    """The shifts of :func:`~socratic.uncertainty.synthetic.synthetic_shifts`, in the form of the rows.
+
+    Only pixels and columns of fractions are averaged; every other value occurs in the rows, so that whoever knows the
+    rows knows it.
+    """
+    if hasattr(rows, "iloc"):
+        return _shifted_frames(rows, rng)
+    values = np.asarray(rows)
+    shifts = byte_shifts(values, rng) if are_images(rows) else _shifted_columns(values, rng)
+    return [torch.as_tensor(shift).to(rows.device) for shift in shifts] if isinstance(rows, torch.Tensor) else shifts
+
+
+def byte_shifts(images: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Shifts of images (N, ...) of uint8: of pixels, because what is made should look natural as an image."""
+    pixels = images.reshape(len(images), -1).astype(np.float32)
+    shifts = synthetic_shifts(pixels, np.ones(pixels.shape[1], dtype=bool), rng)
+    return [shift.clip(0.0, 255.0).round().astype(np.uint8).reshape(len(shift), *images.shape[1:]) for shift in shifts]
+
+
+def _shifted_columns(values: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    numbers = values.astype(np.float64)
+    continuous = np.array([_has_fractions(column) for column in numbers.T])
+    return [shift.astype(values.dtype) for shift in synthetic_shifts(numbers, continuous, rng)]
+
+
+def _shifted_frames(frame: Any, rng: np.random.Generator) -> list[Any]:
+    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    continuous = np.array([_is_continuous(column) for column in columns])
+    # What cannot be averaged moves as the number of the row that it comes from, and so stays what it is.
+    numbers = np.tile(np.arange(len(frame), dtype=np.float64)[:, None], frame.shape[1])
+    for place in np.flatnonzero(continuous):
+        numbers[:, place] = columns[place].to_numpy(dtype=np.float64, na_value=np.nan)
+
+    def shifted(place: int, values: np.ndarray) -> Any:
+        column = columns[place]
+        if continuous[place]:
+            return type(column)(values, dtype=column.dtype)
+        return column.iloc[values.astype(np.int64)].reset_index(drop=True)
+
+    return [
+        type(frame)({name: shifted(place, shift[:, place]) for place, name in enumerate(frame.columns)})
+        for shift in synthetic_shifts(numbers, continuous, rng)
+    ]
+
+
+def _is_continuous(series: Any) -> bool:
+    return getattr(series.dtype, "kind", "O") == "f" and _has_fractions(
+        series.to_numpy(dtype=np.float64, na_value=np.nan)
+    )
+
+
+def _has_fractions(values: np.ndarray) -> bool:
+    """Whether numbers (N,), NaN being missing, are not all whole: only then can averages be among them."""
+    seen = values[~np.isnan(values)]
+    return bool((seen != np.round(seen)).any())
