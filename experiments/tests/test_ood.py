@@ -86,6 +86,8 @@ def test_what_is_measured() -> None:
     assert describe(answer, np.array([0, 0, 0, 1])) == {
         "n": 4,
         "accuracy": 0.5,
+        "aurc": 0.375,  # errors: the second most certain row, and one of the two least certain
+        "augrc": 0.28125,
         "entropy": pytest.approx(doubt.mean()),
         "std": 0.3125,
         "rejected": None,
@@ -100,7 +102,8 @@ def test_what_is_measured() -> None:
     uniform = Answer(np.full(3, math.log(2)), np.full((3, 2), 0.5), np.full(3, math.log(2)), np.zeros(3))
     assert distribution(uniform, 2)["paper_auc"] == pytest.approx(100.0)
     score_only = Answer(np.zeros(2), None, None, None)
-    assert describe(score_only, np.zeros(2)) == {"n": 2, **dict.fromkeys(("accuracy", "entropy", "std", "rejected"))}
+    silent = dict.fromkeys(("accuracy", "aurc", "augrc", "entropy", "std", "rejected"))
+    assert describe(score_only, np.zeros(2)) == {"n": 2, **silent}
     assert set(distribution(score_only, 2).values()) == {None}
 
 

@@ -230,6 +230,7 @@ def test_risk_coverage_by_hand() -> None:
     assert curve.coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert curve.risk == pytest.approx([0.0, 0.0, 1 / 3, 1 / 2])
     assert curve.area == pytest.approx((1 / 3 + 1 / 2) / 4)
+    assert curve.generalised_area == pytest.approx((0.25 + 0.5) / 4)
 
 
 def test_risk_coverage_of_the_best_and_the_worst_order() -> None:
@@ -254,6 +255,19 @@ def test_ties_give_the_mean_over_all_orders() -> None:
     risks = [np.cumsum(~correct[list(order)]) / np.arange(1, 7) for order in orders]
     assert curve.risk == pytest.approx(np.mean(risks, axis=0))
     assert curve.area == pytest.approx(np.mean(risks))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_generalised_area_is_that_of_ranked_errors(tied: bool) -> None:
+    # Each error is answered at all coverages from its rank on: ranks and AUROC of errors give the same area.
+    rng = np.random.default_rng(3)
+    uncertainty, correct = rng.normal(size=500), rng.random(500) < 0.8
+    if tied:
+        uncertainty = uncertainty.round(1)
+    wrong = 1.0 - correct.mean()
+    found = auroc(uncertainty[correct], uncertainty[~correct])
+    expected = (1.0 - found) * wrong * (1.0 - wrong) + wrong * (wrong + 1.0 / 500) / 2.0
+    assert risk_coverage(uncertainty, correct).generalised_area == pytest.approx(expected)
 
 
 def test_risk_coverage_does_not_depend_on_the_order_of_rows() -> None:

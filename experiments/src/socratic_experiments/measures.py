@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from socratic.uncertainty import aupr, auroc, fpr_at_95
+from socratic.uncertainty import aupr, auroc, fpr_at_95, risk_coverage
 from socratic_experiments.methods import Answer
 
 N_THRESHOLDS, N_BINS = 101, 40
@@ -20,11 +20,18 @@ def accuracy_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def describe(answer: Answer, labels: np.ndarray | None) -> dict[str, Any]:
-    """Means over rows: accuracy (with labels), entropy, deviation, share rejected; None where a method has none."""
+    """Means over rows: accuracy (with labels), entropy, deviation, share rejected; None where a method has none.
+
+    With labels also ``aurc`` and ``augrc``: how well the score tells right answers from errors.
+    """
     probabilities, doubt, std = answer.probabilities, answer.entropy, answer.std
+    right = None if probabilities is None or labels is None else probabilities.argmax(1) == labels
+    curve = None if right is None else risk_coverage(answer.score, right)
     return {
         "n": len(answer.score),
-        "accuracy": None if probabilities is None or labels is None else accuracy_of(probabilities, labels),
+        "accuracy": None if right is None else float(right.mean()),
+        "aurc": None if curve is None else curve.area,
+        "augrc": None if curve is None else curve.generalised_area,
         "entropy": None if doubt is None else float(doubt.mean()),
         "std": None if std is None else float(std.mean()),
         "rejected": None if answer.rejected is None else float(answer.rejected.mean()),

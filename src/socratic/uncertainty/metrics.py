@@ -31,11 +31,15 @@ class RiskCoverage:
         Share of errors among the rows answered.
     area : float
         Mean of ``risk``, the area under the curve (AURC); lower is better.
+    generalised_area : float
+        Mean of ``coverage * risk`` (AUGRC, Traub et al., 2024): how likely an answered row is an error, at a coverage
+        taken at random. Lower is better; unlike ``area`` it does not weigh the first few rows most.
     """
 
     coverage: np.ndarray
     risk: np.ndarray
     area: float
+    generalised_area: float
 
 
 def auroc(known: ArrayLike, unknown: ArrayLike) -> float:
@@ -169,7 +173,8 @@ def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     errors = np.bincount(groups, weights=~right)  # of each group of tied rows, the most certain first
     answered = np.arange(1, right.size + 1)
     risk = np.cumsum(np.repeat(errors / sizes, sizes)) / answered
-    return RiskCoverage(coverage=answered / right.size, risk=risk, area=float(risk.mean()))
+    coverage = answered / right.size
+    return RiskCoverage(coverage, risk, float(risk.mean()), float((coverage * risk).mean()))
 
 
 def _numbers(name: str, value: ArrayLike, n_dimensions: int) -> np.ndarray:

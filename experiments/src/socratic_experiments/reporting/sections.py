@@ -46,7 +46,9 @@ SECTIONS = {
         "-log p(x), or the detector's. AUROC and AUPR tell how well the scores separate the two. FPR95: known rows "
         "flagged when 95 % of the unknown ones are. Detected at 5 %: unknown rows flagged when 5 % of the known ones "
         "are. The paper's AUC, of its Table 1: the area under the share of unknown rows flagged over all thresholds, "
-        "in percent. It grows with entropy, even where known rows are flagged as well.",
+        "in percent. It grows with entropy, even where known rows are flagged as well. AURC: share of errors among "
+        "the known rows that are answered, the least doubtful first, on average over how many are; AUGRC: the same as "
+        "a share of all rows.",
     ),
     "rotation": Section("Turned images", "Test images turned by 0 to 90 degrees. Entropy in nats, the mean over rows."),
     "corruption": Section(

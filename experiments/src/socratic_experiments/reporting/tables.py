@@ -118,7 +118,8 @@ def ood_tables(records: Sequence[Record], train: str) -> list[Table]:
         unknown = select(found, role="unknown", set=name)
         target = AUROC_TARGETS.get((plain(train), plain(name)))
         rows = [_ood_row(series, of(known, series), of(unknown, series), target) for series in series_of(unknown)]
-        headings = ["AUROC", "AUPR", "FPR95, %", "detected at 5 %", "paper's AUC", "accuracy, %", "s per 1,000"]
+        headings = ["AUROC", "AUPR", "FPR95, %", "detected at 5 %", "paper's AUC", "accuracy, %"]
+        headings += ["AURC, %", "AUGRC, %", "s per 1,000"]
         wanted = ["" if target is None else f"target {target:g} is"]
         title = f"{set_title(train)} against {set_title(name)}"
         tables.append(Table(title, ["model", "method", *headings[:1], *wanted, *headings[1:]], rows).trimmed())
@@ -136,6 +137,8 @@ def _ood_row(series: Series, known: list[Record], unknown: list[Record], target:
         show(over_seeds(unknown, "detected_at_5"), 1, scale=100),
         show(over_seeds(unknown, "paper_auc"), 1),
         show(over_seeds(known, "accuracy"), 1, scale=100),
+        show(over_seeds(known, "aurc"), 2, scale=100),
+        show(over_seeds(known, "augrc"), 2, scale=100),
         show(over_seeds(unknown, "seconds_per_1000"), 2),
     ]
 
