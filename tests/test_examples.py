@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from examples import digits as example
-from examples import inpainting, rotation, three_views
+from examples import inpainting, reasons, rotation, three_views
 
 import socratic
 from tests.drawing.test_diagram import needs_dot, svg_texts
@@ -89,6 +89,20 @@ def test_missing_halves_are_completed_better_than_by_the_average_digit(
         assert mean < best < sample
     inpainting.draw(digits, circuit, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5_000
+
+
+@pytest.mark.slow
+def test_wrong_values_are_the_first_reason_of_refused_rows(tmp_path: Path) -> None:
+    found = reasons.measure()
+    for table in reasons.TABLES:
+        refused, right = (sum(getattr(b, name) for b in found if b.table == table) for name in ("refused", "right"))
+        assert refused > 1000
+        assert right > 0.95 * refused
+    for blamed in found:
+        if blamed.refused >= 100:  # of few rows most had been near to being refused before, for another reason
+            assert blamed.right > 0.9 * blamed.refused
+    reasons.draw(*reasons.strange_digits(), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 @needs_dot

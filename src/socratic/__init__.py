@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitImageDensity as CircuitImageDensity
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
     from socratic.estimators import DensityUncertainty as DensityUncertainty
+    from socratic.estimators import ImageReasons as ImageReasons
+    from socratic.estimators import Reason as Reason
+    from socratic.estimators import Reasons as Reasons
     from socratic.estimators import Uncertainty as Uncertainty
     from socratic.inference import Dropout as Dropout
     from socratic.inference import Expectation as Expectation
@@ -118,6 +121,9 @@ _HOMES = {
         "CircuitImageDensity",
         "CircuitOutlierDetector",
         "DensityUncertainty",
+        "ImageReasons",
+        "Reason",
+        "Reasons",
         "Uncertainty",
     ),
     "socratic.loading": ("load",),

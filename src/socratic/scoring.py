@@ -9,17 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from socratic.estimators import Answer, CircuitClassifier, CircuitImageClassifier
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.images.folders import read_images
 from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
-from socratic.tables.columns import Unknown
+from socratic.tables.columns import Encoded, Unknown
+from socratic.uncertainty.reasons import Reasons
 
 ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "verdict")
 """What a scorer says of each row: the most probable class, its probability, the entropy of the prediction, the standard
 deviation of the probability under dropout, the p-value, and whether the row is familiar."""
+REASONS_COLUMN = "reasons"
+N_REASONS = 3
+"""Parts of a row that it names, at most."""
 
 
 class Scorer(ABC):
@@ -56,6 +61,15 @@ class Scorer(ABC):
         start : int
             Rows before these, for messages.
         """
+
+    @abstractmethod
+    def explain(self, batch: Any, start: int = 0) -> Reasons:
+        """Why each row is unusual, or is not; arguments as for :meth:`answer`."""
+
+    def reasons(self, batch: Any, start: int = 0) -> Any:
+        """The names of the parts that speak most against each row, most first: a ``pyarrow.Array`` of text."""
+        found = self.explain(batch, start).top(N_REASONS)
+        return import_pyarrow().array(["; ".join(reason.name for reason in row) for row in found], "string")
 
     def __call__(self, batch: Any, start: int = 0) -> Any:
         """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
@@ -101,13 +115,22 @@ class TableScorer(Scorer):
 
     def answer(self, batch: Any, start: int = 0) -> Answer:
         """What the model says of each row."""
-        model = self.model
-        encoded = model.table_.encode(raw_batch(batch, model.table_, start))
+        encoded = self._encoded(batch, start)
         for name, found in encoded.unknown.items():
             before = self.unknown.get(name, Unknown(0, found.example))
             self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
-        circuit = model.circuit_
-        return model.answer_rows(torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device))
+        return self.model.answer_rows(self._rows(encoded))
+
+    def explain(self, batch: Any, start: int = 0) -> Reasons:
+        """Why each row is unusual, or is not."""
+        return self.model.explain_rows(self._rows(self._encoded(batch, start)))
+
+    def _encoded(self, batch: Any, start: int) -> Encoded:
+        return self.model.table_.encode(raw_batch(batch, self.model.table_, start))
+
+    def _rows(self, encoded: Encoded) -> Tensor:
+        circuit = self.model.circuit_
+        return torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device)
 
 
 class ImageScorer(Scorer):
@@ -129,15 +152,21 @@ class ImageScorer(Scorer):
 
     def answer(self, batch: Any, start: int = 0) -> Answer:  # noqa: ARG002 - files are named by their paths
         """What the model says of each image."""
+        return self.model.answer(self._images(batch))
+
+    def explain(self, batch: Any, start: int = 0) -> Reasons:  # noqa: ARG002 - likewise
+        """Why each image is unusual, or is not."""
+        return self.model.explain(self._images(batch))
+
+    def _images(self, batch: Any) -> np.ndarray:
         height, width, n_channels = self.model.image_shape_
-        images = read_images(
+        return read_images(
             [Path(path) for path in batch.column("path").to_pylist()],
             (height, width),
             resize=self.resize,
             n_channels=n_channels,
             remedy="the model was trained on that size; have the others resized (--resize)",
         )
-        return self.model.answer(images)
 
     def _settings(self) -> dict[str, Any]:
         return {"resize": self.resize}

@@ -40,6 +40,25 @@ def test_agrees_with_the_library(run: Run, folder: Path, tmp_path: Path) -> None
         np.testing.assert_allclose(np.array(found, dtype=float), values, rtol=1e-4, atol=1e-6)
 
 
+def test_reasons_are_the_columns_that_speak_most(run: Run, folder: Path, tmp_path: Path) -> None:
+    header, *rows = [HEADER, *table(20, 1)]
+    for row in rows:
+        row[1] = "50000"
+    data = write_csv(tmp_path / "data.csv", rows)
+    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv", "--prefix", "my_", "--explain")
+    assert (done.code, done.err) == (0, "")
+    header, written = read_csv(tmp_path / "out.csv")
+    assert header == [*HEADER, *(f"my_{name}" for name in (*ANSWER_COLUMNS, "reasons"))]
+    reasons = [row[-1].split("; ") for row in written]
+    assert {names[0] for names in reasons} == {"income"}
+    assert {len(names) for names in reasons} == {3}
+    assert {name for names in reasons for name in names} <= set(HEADER[:-1])
+    taken = write_csv(tmp_path / "taken.csv", [[*row, ""] for row in rows], [*HEADER, "reasons"])
+    assert run("predict", folder / "model", taken, "-o", tmp_path / "out.csv").code == 0
+    done = run("predict", folder / "model", taken, "-o", tmp_path / "out.csv", "--explain")
+    assert "has a column 'reasons' already" in assert_one_line(done)
+
+
 def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path) -> None:
     run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "plain.csv")
     rows = [[*row[::-1], f'note "{i}", with comma', "", "007"] for i, row in enumerate(table(60, 1))]

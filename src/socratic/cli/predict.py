@@ -23,6 +23,10 @@ def predict(
         Path, typer.Option("-o", "--output", metavar="OUT", help="Table to write: .csv, .csv.gz or .parquet.")
     ],
     prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Add the column reasons: the three columns that speak most against each row."),
+    ] = False,
     resize: Annotated[
         bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")
     ] = False,
@@ -35,7 +39,8 @@ def predict(
     Of a folder of images, the rows are the paths of the files.
 
     label and its probability; the entropy of the prediction; std, the standard deviation of the probability under
-    dropout; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar.
+    dropout; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar. With --explain,
+    also the reasons: the columns, or regions of an image, that are most surprising given all others.
     """
     from socratic.cli.folders import open_rows
     from socratic.cli.parsing import check_writable
@@ -46,10 +51,11 @@ def predict(
     source = open_rows(data)
     from socratic.cli.console import waiting, watched
     from socratic.cli.scoring import check_columns, load_scorer, warn
-    from socratic.scoring import ANSWER_COLUMNS
+    from socratic.scoring import ANSWER_COLUMNS, REASONS_COLUMN
     from socratic.tables.writing import open_sink
 
-    taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in source.names]
+    names = [prefix + name for name in (*ANSWER_COLUMNS, *([REASONS_COLUMN] if explain else []))]
+    taken = [name for name in names if name in source.names]
     if taken:
         raise UserError(
             f"{data} has a column {taken[0]!r} already; give the new columns other names, such as with --prefix my_"
@@ -62,7 +68,9 @@ def predict(
         for chunk in watched(source, "predicting", quiet):
             answer = scorer.answer(chunk.batch, chunk.start)
             added = scorer.to_batch(answer)
-            sink.write(chunk.batch, added.rename_columns([prefix + name for name in ANSWER_COLUMNS]))
+            if explain:
+                added = added.append_column(REASONS_COLUMN, scorer.reasons(chunk.batch, chunk.start))
+            sink.write(chunk.batch, added.rename_columns(names))
             n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.model.is_rejected(answer).sum())
     warn(scorer)
     if not quiet:

@@ -5,8 +5,10 @@ from socratic.estimators.density import CircuitDensity
 from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
+from socratic.estimators.image_reasons import ImageReasons
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.uncertainty.answers import Answer, DensityUncertainty, Uncertainty
+from socratic.uncertainty.reasons import Reason, Reasons
 
 __all__ = [
     "Answer",
@@ -17,5 +19,8 @@ __all__ = [
     "CircuitImageDensity",
     "CircuitOutlierDetector",
     "DensityUncertainty",
+    "ImageReasons",
+    "Reason",
+    "Reasons",
     "Uncertainty",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,13 +17,12 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
-from socratic.estimators.base import CircuitEstimator
+from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.posterior import circuit_posterior
 from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.learning.settings import Rows
-from socratic.memory import table_rows
 from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
@@ -34,12 +33,11 @@ _MOST_JUDGED = 1000
 """Held-out rows that decide on the rate of dropout, at most."""
 
 
-class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, CircuitEstimator):
+class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstimator):
     """A classifier around a circuit with a root for each class.
 
-    A subclass trains ``circuit_`` in its ``fit`` and then calls :meth:`_calibrate`. The rows it trains and calibrates
-    on may be of another kind than the circuit reads (the bytes of images): :meth:`_read` converts them, and
-    :meth:`_shifts` makes rows of that kind that look natural and are not.
+    A subclass trains ``circuit_`` in its ``fit`` and then calls :meth:`_calibrate`; :meth:`_shifts` makes rows of the
+    kind that is trained on, which look natural and are not.
     """
 
     _used_in_answers: ClassVar = ("masks", "leaf_variance", "posterior")
@@ -97,10 +95,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, CircuitEstimato
         labels[self.is_rejected(answer)] = self.rejected_label
         self._warn_unless_calibrated()
         return labels
-
-    @abstractmethod
-    def _read(self, x: Tensor) -> Tensor:
-        """Rows of the kind that is trained on (n, V), as the circuit reads them."""
 
     @abstractmethod
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
@@ -163,6 +157,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, CircuitEstimato
             reference.weight.double().cpu().numpy(),
             calibration.weight.double().cpu().numpy(),
         )
+        self._remember(calibration)
         self._warn_unless_calibrated(stacklevel=4)
 
     def _choose_dropout(self, rows: Rows) -> float:
@@ -182,10 +177,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, CircuitEstimato
         """Scores of rows of the kind that is trained on."""
         parts = [score_rows(self._doubt(part, self._log_joint(part))) for part in self._read_in_batches(x)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def _read_in_batches(self, x: Tensor) -> Iterator[Tensor]:
-        for part in x.split(table_rows(x.shape[1])):
-            yield self._read(part)
 
     def _doubt(self, x: Tensor, log_joint: Tensor) -> Uncertainty:
         """What the circuit says of its doubt, before it is compared with familiar rows."""

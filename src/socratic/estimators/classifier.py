@@ -44,6 +44,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         Whether enough rows were held out to keep ``rejection_rate``.
     n_calibration_ : int
         How many that were.
+    familiar_ : FamiliarSurprises
+        Of familiar rows, which ``explain`` compares with.
     history_ : History
         Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
@@ -174,9 +176,6 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
 
         self.circuit_, self.history_ = fit_members(self, seed, fit)
         self.n_iter_ = len(self.history_.epochs)
-
-    def _read(self, x: Tensor) -> Tensor:
-        return x.to(self.circuit_.device, self.circuit_.dtype)
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:
         continuous = np.array([column.family.real for column in self.table_.columns])

@@ -75,6 +75,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         Of one class.
     table_ : Table
         How columns are encoded.
+    familiar_ : FamiliarSurprises
+        Of familiar rows, which ``explain`` compares with.
     history_ : History
         Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
@@ -132,7 +134,9 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         """Learn the distribution of the rows of ``X``."""
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
-        self._fit_density(self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, rng), rng)
+        parts = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, rng)
+        self._fit_density(parts, rng)
+        self._remember(parts.train)
         return self
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803

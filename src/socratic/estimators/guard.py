@@ -27,6 +27,7 @@ from socratic.tables.raw import raw_table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
 from socratic.uncertainty.profile import Profile
+from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
 
 GUARD_SCORES = ("log_likelihood", "profile", "entropy")
@@ -161,6 +162,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 reference.weight,
                 calibration.weight,
             )
+            kept = calibration.take(FamiliarSurprises.places(len(calibration.weight)))
+            self.density_._remember_batches(self.density_._batches(kept.rows), kept.weight)
         self._warn_unless_calibrated()
         return self
 
@@ -192,6 +195,11 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         rejected = self.p_value(X) <= self._rate()
         self._warn_unless_calibrated()
         return rejected
+
+    def explain(self, X: Any) -> Reasons:  # noqa: N803
+        """Why rows are unusual: how surprising each part is to the circuit given all others, beside familiar rows."""
+        check_is_fitted(self)
+        return self.density_.explain(X)
 
     def predict_or_reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """The labels of :meth:`predict`, with ``rejected_label`` for refused rows."""

@@ -52,6 +52,8 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         Whether enough images were held out to keep ``rejection_rate``.
     n_calibration_ : int
         How many that were.
+    familiar_ : FamiliarSurprises
+        Of familiar images, which ``explain`` compares with.
     history_ : History
         Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
@@ -182,9 +184,6 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
 
     def _leaf_variance(self) -> Mapping[int, float] | None:
         return dict.fromkeys(range(self.circuit_.n_features), self.leaf_variance) if self.leaf_variance else None
-
-    def _read(self, x: Tensor) -> Tensor:
-        return self.encoder_(x)
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
         return [torch.as_tensor(shift).to(x.device) for shift in byte_shifts(x.cpu().numpy(), rng)]

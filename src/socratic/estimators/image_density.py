@@ -32,6 +32,8 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
         How the bytes of images become variables of the circuit.
     circuit_ : Circuit
         Of one class.
+    familiar_ : FamiliarSurprises
+        Of familiar images, which ``explain`` compares with.
     history_ : History
         Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
@@ -108,6 +110,7 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
             self._choose(images)
             train = self._rows(images, np.zeros(len(images), dtype=np.int64))
             self._train(train, torch.zeros(1, device=train.x.device), seed)
+            self._remember(train)
         return self
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.building import choose_device, progress_bar
+from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.image_building import ImageSizes, choose_image_sizes, train_image_circuit
+from socratic.estimators.image_reasons import ImageParts, ImageReasons
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.images import PixelEncoder
 from socratic.images.checks import check_images
@@ -20,7 +22,7 @@ from socratic.learning.settings import Rows
 from socratic.memory import table_rows
 
 
-class ImageEstimator(CircuitEstimator):
+class ImageEstimator(ExplainingEstimator):
     """An estimator of images: ``encoder_`` says how their bytes become variables of the circuit."""
 
     verbose: bool
@@ -68,7 +70,24 @@ class ImageEstimator(CircuitEstimator):
         images = check_images(X)
         step = table_rows(math.prod(self.image_shape_))
         for start in range(0, len(images), step):
-            yield self.encoder_(self.encoder_.bytes_of(images[start : start + step]))
+            yield self._read(self.encoder_.bytes_of(images[start : start + step]))
+
+    def explain(self, X: Any) -> ImageReasons:  # noqa: N803
+        """Why images are unusual: how surprising each region is given the rest of the image, beside familiar images.
+
+        All regions together take one pass up through the circuit and one down.
+        """
+        check_is_fitted(self)
+        return self._compare(self._surprises(self._batches(X)))
+
+    def _read(self, x: Tensor) -> Tensor:
+        return self.encoder_(x)
+
+    def _surprise(self, x: Tensor) -> np.ndarray:
+        return ImageParts.of(self.circuit_, self.encoder_).surprise(x, torch.exp(self._log_prior(self.circuit_)))
+
+    def _compare(self, surprise: np.ndarray) -> ImageReasons:
+        return ImageParts.of(self.circuit_, self.encoder_).compare(self.familiar_, surprise)
 
     def _log_volume(self, x: Tensor) -> float:  # noqa: ARG002
         return self.encoder_.log_scale

@@ -34,6 +34,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         Of one class.
     table_ : Table
         How columns are encoded.
+    familiar_ : FamiliarSurprises
+        Of familiar rows, which ``explain`` compares with.
     history_ : History
         Losses of each epoch; of several circuits, one after the other, each from epoch 0 on.
     n_iter_ : int
@@ -105,9 +107,10 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self._fit_density(parts, rng)
         self.n_calibration_ = len(parts.calibration)
         rows = parts.calibration if self.n_calibration_ else parts.train
-        x = rows.x.to(self.circuit_.device, self.circuit_.dtype)
+        x = self._read(rows.x)
         scores = -self._log_density(x, self._log_joint(x))
         self.conformal_ = Conformal.fit(scores, rows.weight.double().numpy())
+        self._remember(rows)
         self._warn_unless_calibrated()
         return self
 

@@ -31,6 +31,7 @@ from socratic.tables.columns import Table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
 from socratic.uncertainty.profile import Profile
+from socratic.uncertainty.reasons import FamiliarSurprises
 
 FORMAT = "socratic.estimator"
 VERSION = 1
@@ -196,6 +197,10 @@ PARTS: dict[str, Part] = {
     "profile_": Part(
         lambda profile: _of_arrays(profile.to_state()),
         lambda tensors, state, _: Profile.from_state(_arrays(tensors), state),
+    ),
+    "familiar_": Part(
+        lambda familiar: _of_arrays((familiar.to_arrays(), None)),
+        lambda tensors, _, __: FamiliarSurprises.from_arrays(_arrays(tensors)),
     ),
     "classes_": Part(_write_classes, _read_classes),
     "class_prior_": Part(

@@ -7,19 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.building import check_structure
+from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Parts, prepare, split_rows
+from socratic.inference.queries import column_surprise
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.tables.raw import RawTable
+from socratic.uncertainty.reasons import Reasons
 
 
-class TableEstimator(CircuitEstimator):
+class TableEstimator(ExplainingEstimator):
     """An estimator of arrays and data frames: ``table_`` says how their columns become variables of the circuit."""
 
     table_: Table
@@ -43,6 +46,17 @@ class TableEstimator(CircuitEstimator):
     def _log_volume(self, x: Tensor) -> np.ndarray:
         observed = ~np.isnan(x.double().cpu().numpy())
         return observed @ self.table_.log_scale
+
+    def _read(self, x: Tensor) -> Tensor:
+        return x.to(self.circuit_.device, self.circuit_.dtype)
+
+    def _surprise(self, x: Tensor) -> np.ndarray:
+        prior = torch.exp(self._log_prior(self.circuit_))
+        return column_surprise(self.circuit_, x, class_prior=prior).double().cpu().numpy()
+
+    def _compare(self, surprise: np.ndarray) -> Reasons:
+        names = [column.name for column in self.table_.columns]
+        return self.familiar_.compare(names, surprise, self.table_.log_scale)
 
     def _leaf_variance(self) -> Mapping[int, float] | None:
         return _by_number(self.leaf_variance, [column.name for column in self.table_.columns]) or None

@@ -1,0 +1,77 @@
+"""Estimators that say why a row is unusual: which of its parts, compared with the same parts of familiar rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from socratic.estimators.base import CircuitEstimator
+from socratic.learning.settings import Rows
+from socratic.memory import table_rows
+from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
+
+
+class ExplainingEstimator(CircuitEstimator):
+    """An estimator around a circuit whose rows have parts: the columns of a table, or the regions of an image.
+
+    A subclass says what they are, by :meth:`_surprise` and :meth:`_compare`, and its ``fit`` calls :meth:`_remember`.
+    The rows it trains and calibrates on may be of another kind than the circuit reads (the bytes of images):
+    :meth:`_read` converts them.
+    """
+
+    familiar_: FamiliarSurprises
+
+    def explain(self, X: Any) -> Reasons:  # noqa: N803
+        """Why rows are unusual: how surprising each part of a row is given all others, beside familiar rows.
+
+        All parts together take one pass up through the circuit and one down. A missing value has no surprise, and the
+        others are judged without it.
+        """
+        check_is_fitted(self)
+        return self._compare(self._surprises(self._batches(X)))
+
+    def explain_rows(self, x: Tensor) -> Reasons:
+        """The same of rows (N, V) as the circuit reads them."""
+        return self._compare(self._surprises([x]))
+
+    @abstractmethod
+    def _read(self, x: Tensor) -> Tensor:
+        """Rows of the kind that is trained on (n, V), as the circuit reads them."""
+
+    @abstractmethod
+    def _surprise(self, x: Tensor) -> np.ndarray:
+        """How surprising each part of rows (n, V) is given all others: (n, Q)."""
+
+    @abstractmethod
+    def _compare(self, surprise: np.ndarray) -> Reasons:
+        """Surprises (N, Q) beside those of familiar rows."""
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if hasattr(self, "familiar_"):
+            self._compare(np.empty((0, self.familiar_.surprise.shape[1])))
+
+    def _remember(self, rows: Rows) -> None:
+        """Keep how surprising the parts of familiar rows are, which are of the kind that is trained on."""
+        kept = rows.take(torch.as_tensor(FamiliarSurprises.places(len(rows))))
+        self._remember_batches(self._read_in_batches(kept.x), kept.weight.double().cpu().numpy())
+
+    def _remember_batches(self, batches: Iterable[Tensor], weight: np.ndarray) -> None:
+        """The same of rows as the circuit reads them, with a weight (N,) for each."""
+        self.familiar_ = FamiliarSurprises.fit(np.concatenate([self._surprise(x) for x in batches]), weight)
+
+    def _read_in_batches(self, x: Tensor) -> Iterator[Tensor]:
+        for part in x.split(table_rows(x.shape[1])):
+            yield self._read(part)
+
+    def _surprises(self, batches: Iterable[Tensor]) -> np.ndarray:
+        """The surprises (N, Q) of rows as the circuit reads them, to be compared."""
+        if not hasattr(self, "familiar_"):
+            raise ValueError("the model was saved before models kept familiar rows to compare with; fit it again")
+        return np.concatenate([self._surprise(x) for x in batches])

@@ -1,0 +1,127 @@
+"""Reasons: which parts of a row make it unusual, compared with the same parts of familiar rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from socratic.errors import check_count
+from socratic.uncertainty.conformal import Conformal
+
+_MOST_ROWS, _MOST_NUMBERS = 1000, 2**19
+"""Familiar rows that are kept to compare with, at most, and numbers in them."""
+
+
+class Reason(NamedTuple):
+    """A part of a row that speaks against it."""
+
+    name: str
+    """The column, or the region of an image."""
+    excess: float
+    """By how much it is more surprising than in a typical familiar row, in nats."""
+    p_value: float
+    """Share of familiar rows in which it is at least as surprising."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """How surprising each part of each row is, given all others.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The Q parts: columns of a table, or regions of an image.
+    surprise : np.ndarray (N, Q)
+        -log p(part | the rest of the row), in nats and in the units of the data; NaN where it is missing.
+    excess : np.ndarray (N, Q)
+        By how much that is above the median of familiar rows: comparable between parts, whatever their units.
+    p_value : np.ndarray (N, Q)
+        Share of familiar rows in which the part is at least as surprising.
+    """
+
+    names: tuple[str, ...]
+    surprise: np.ndarray
+    excess: np.ndarray
+    p_value: np.ndarray
+
+    def top(self, k: int = 3) -> list[list[Reason]]:
+        """For each row the ``k`` parts that speak most against it, by their excess, most first."""
+        k = check_count("k", k)
+        order = np.argsort(np.where(np.isnan(self.excess), np.inf, -self.excess), axis=1, kind="stable")[:, :k]
+        return [
+            [
+                Reason(self.names[part], float(self.excess[row, part]), float(self.p_value[row, part]))
+                for part in parts
+                if not np.isnan(self.excess[row, part])
+            ]
+            for row, parts in enumerate(order)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class FamiliarSurprises:
+    """How surprising the parts of familiar rows are, to compare others with.
+
+    Attributes
+    ----------
+    surprise : np.ndarray (n, Q) of float32
+        NaN where a part is missing.
+    weights : np.ndarray (n,)
+        Of the rows.
+    """
+
+    surprise: np.ndarray
+    weights: np.ndarray
+
+    @staticmethod
+    def places(n_rows: int) -> np.ndarray:
+        """Which of the familiar rows are enough to compare with: evenly spread."""
+        return np.arange(0, n_rows, max(1, -(-n_rows // _MOST_ROWS)))
+
+    @classmethod
+    def fit(cls, surprise: np.ndarray, weights: np.ndarray) -> FamiliarSurprises:
+        """From the surprises (n, Q) of familiar rows and their weights (n,); of many parts fewer rows are kept."""
+        step = max(1, -(-surprise.size // _MOST_NUMBERS))
+        return cls(surprise[::step].astype(np.float32), weights[::step])
+
+    def compare(self, names: Sequence[str], surprise: np.ndarray, log_scale: np.ndarray | float = 0.0) -> Reasons:
+        """What makes rows unusual, from the surprises (N, Q) of their parts.
+
+        ``log_scale`` (Q,) is by how much surprises in the units of the data exceed these.
+        """
+        if not len(names) == surprise.shape[1] == self.surprise.shape[1]:
+            raise ValueError(
+                f"{len(names)} names, surprises of the shape {surprise.shape} and familiar ones of the shape "
+                f"{self.surprise.shape} do not fit together"
+            )
+        typical = np.zeros(len(names))
+        p_value = np.ones_like(surprise)
+        for part in range(len(names)):
+            known = ~np.isnan(self.surprise[:, part])
+            familiar = Conformal.fit(self.surprise[known, part], self.weights[known])
+            p_value[:, part] = familiar.p_value(surprise[:, part])
+            typical[part] = _median(familiar)
+        p_value[np.isnan(surprise)] = np.nan
+        return Reasons(tuple(names), surprise + log_scale, surprise - typical, p_value)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays to rebuild it from."""
+        return {"surprise": self.surprise, "weights": self.weights}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FamiliarSurprises:
+        """Rebuild it from :meth:`to_arrays`."""
+        surprise, weights = arrays["surprise"], arrays["weights"]
+        if surprise.ndim != 2 or surprise.shape[:1] != weights.shape:
+            raise ValueError(f"{len(weights)} weights do not fit surprises of the shape {surprise.shape}")
+        return cls(surprise, weights)
+
+
+def _median(familiar: Conformal) -> float:
+    """The median of the finite scores; 0 if there are none."""
+    finite = np.isfinite(familiar.scores)
+    below = np.cumsum(familiar.weights[finite])
+    return float(familiar.scores[finite][np.searchsorted(below, 0.5 * below[-1])]) if finite.any() else 0.0
