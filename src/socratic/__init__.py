@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from socratic.inference import RegionValues as RegionValues
     from socratic.inference import Samples as Samples
     from socratic.inference import WeightPosterior as WeightPosterior
+    from socratic.inference import class_posterior as class_posterior
     from socratic.inference import column_surprise as column_surprise
     from socratic.inference import conditional_log_likelihood as conditional_log_likelihood
     from socratic.inference import conditional_sample as conditional_sample
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from socratic.inference import monte_carlo_dropout as monte_carlo_dropout
     from socratic.inference import mpe as mpe
     from socratic.inference import node_moments as node_moments
+    from socratic.inference import passes as passes
     from socratic.inference import region_log_likelihood as region_log_likelihood
     from socratic.inference import region_surprise as region_surprise
     from socratic.inference import sample as sample
@@ -91,6 +93,7 @@ _HOMES = {
         "RegionValues",
         "Samples",
         "WeightPosterior",
+        "class_posterior",
         "column_surprise",
         "conditional_log_likelihood",
         "conditional_sample",
@@ -102,6 +105,7 @@ _HOMES = {
         "monte_carlo_dropout",
         "mpe",
         "node_moments",
+        "passes",
         "region_log_likelihood",
         "region_surprise",
         "sample",

@@ -1,4 +1,4 @@
-"""Random booleans, many at a time."""
+"""Random booleans and Dirichlet weights, many at a time."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generato
     words = torch.empty(-(-size // 4), dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
     return (words.view(torch.int16)[:size] < round(dropout * 65536) - 32768).view(tuple(shape))
+
+
+def draw_log_gammas(shape: Tensor, generator: torch.Generator) -> Tensor:
+    """Logarithms of independent gamma variates with these shapes; minus infinity where the shape is 0.
+
+    Divided by their sum, those of a Dirichlet's parameters are its weights. A variate of shape a is one of shape a + 1
+    times ``U ** (1 / a)``: in logarithms no shape is too small.
+    """
+    uniform = torch.rand(shape.shape, generator=generator, dtype=shape.dtype, device=shape.device)
+    return torch.log(torch._standard_gamma(shape + 1.0, generator)) + torch.log1p(-uniform) / shape

@@ -367,12 +367,15 @@ def test_methods_are_those_of_the_other_queries() -> None:
     [
         ({"dropout": 1.0}, r"dropout must be a number in \[0, 1\); got 1.0"),
         ({"masks": "node"}, "masks must be one of 'edge', 'unit'; got 'node'"),
-        ({"method": "magic"}, "method must be one of 'auto', 'log-moments', 'expansion', 'monte-carlo'; got 'magic'"),
+        (
+            {"method": "magic"},
+            "method must be one of 'auto', 'log-moments', 'log-normal', 'expansion', 'monte-carlo'; got 'magic'",
+        ),
         ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
         ({"class_prior": [0.5, 0.6]}, "class_prior must sum to 1"),
         ({"leaf_variance": -1.0}, "leaf_variance must hold finite numbers of at least 0"),
-        ({"leaf_variance": 0.1, "method": "monte-carlo"}, "method='monte-carlo' samples masks only"),
+        ({"leaf_variance": 0.1, "method": "monte-carlo"}, "method='monte-carlo' samples masks or weights only"),
         ({"chunk_size": 0}, "chunk_size must be a whole number of at least 1; got 0"),
     ],
 )

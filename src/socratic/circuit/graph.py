@@ -93,11 +93,15 @@ class Graph(CircuitModule):
 
     def log_weights(self) -> Tensor:
         """Logarithms of the normalised weights of all edges of sums: (E,)."""
+        return self.normalise(self.logits)
+
+    def normalise(self, logits: Tensor) -> Tensor:
+        """Logarithms (E,) of weights in proportion to the exponentials of ``logits`` (E,), normalised sum by sum."""
         shape = (self.n_sums,)
-        top = self.logits.detach().new_full(shape, -torch.inf)
-        top = top.scatter_reduce(0, self.sum_of_edge, self.logits.detach(), "amax")
-        shifted = self.logits - top[self.sum_of_edge]
-        total = self.logits.new_zeros(shape).index_add(0, self.sum_of_edge, torch.exp(shifted))
+        top = logits.detach().new_full(shape, -torch.inf)
+        top = top.scatter_reduce(0, self.sum_of_edge, logits.detach(), "amax")
+        shifted = logits - top[self.sum_of_edge]
+        total = logits.new_zeros(shape).index_add(0, self.sum_of_edge, torch.exp(shifted))
         return shifted - torch.log(total)[self.sum_of_edge]
 
     @property

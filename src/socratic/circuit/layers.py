@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -66,10 +67,19 @@ def normalise(layer: SumProductLayer, dtype: torch.dtype | None = None) -> Tenso
 
 def normalise_jointly(branches: list[SumProductLayer], dtype: torch.dtype | None = None) -> list[Tensor]:
     """Weights (F, C, K) of the root's branches: a class root's weights add up to 1 over all of them."""
-    flat = torch.cat([layer.logits.transpose(0, 1).flatten(1) for layer in branches], dim=1)
-    weights = torch.softmax(flat, dim=1, dtype=dtype)
-    parts = weights.split([layer.n_folds * layer.n_children for layer in branches], dim=1)
+    weights = torch.softmax(join_branches([layer.logits for layer in branches]), dim=1, dtype=dtype)
+    return split_branches(weights, [layer.logits for layer in branches])
+
+
+def join_branches(values: Sequence[Tensor]) -> Tensor:
+    """Values (F, C, K) of the edges of the root's branches, those of each class root in one row: (C, edges)."""
+    return torch.cat([part.transpose(0, 1).flatten(1) for part in values], dim=1)
+
+
+def split_branches(values: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Undo :func:`join_branches` for branches shaped ``like`` these."""
+    parts = values.split([len(part) * part.shape[2] for part in like], dim=1)
     return [
-        part.unflatten(1, (layer.n_folds, layer.n_children)).transpose(0, 1).contiguous()
-        for part, layer in zip(parts, branches, strict=True)
+        part.unflatten(1, (len(shape), shape.shape[2])).transpose(0, 1).contiguous()
+        for part, shape in zip(parts, like, strict=True)
     ]

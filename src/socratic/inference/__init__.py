@@ -3,10 +3,10 @@
 from socratic.inference.dropout import Dropout
 from socratic.inference.likelihood import log_likelihood, training_log_likelihood
 from socratic.inference.moments import moments, node_moments, tdi
-from socratic.inference.monte_carlo import monte_carlo_dropout, sample_log_likelihoods
+from socratic.inference.monte_carlo import monte_carlo_dropout, passes, sample_log_likelihoods
 from socratic.inference.posterior import Posterior
 from socratic.inference.posterior_bounds import PosteriorBounds
-from socratic.inference.posterior_methods import dropout_posterior
+from socratic.inference.posterior_methods import class_posterior, dropout_posterior
 from socratic.inference.queries import (
     Expectation,
     Explanation,
@@ -37,6 +37,7 @@ __all__ = [
     "RegionValues",
     "Samples",
     "WeightPosterior",
+    "class_posterior",
     "column_surprise",
     "conditional_log_likelihood",
     "conditional_sample",
@@ -48,6 +49,7 @@ __all__ = [
     "monte_carlo_dropout",
     "mpe",
     "node_moments",
+    "passes",
     "region_log_likelihood",
     "region_surprise",
     "sample",

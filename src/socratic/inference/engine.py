@@ -24,6 +24,7 @@ from socratic.inference.dropout import Dropout
 from socratic.inference.passes import Shape
 from socratic.inference.posterior import Posterior
 from socratic.inference.results import CovarianceKind, Method
+from socratic.inference.weight_posterior import WeightPosterior
 
 Kind = Literal["marginal", "max", "bound"]
 """What goes up: missing values integrated out; the best tree with missing values at their leaves' modes; or, as
@@ -89,6 +90,16 @@ class MaskedEvaluation(Protocol):
         """Log-likelihoods (N, C) under these masks; minus infinity where a class lost everything."""
 
 
+class ReweightedEvaluation(Protocol):
+    """A circuit on some rows, to be evaluated with one draw of weights after the other."""
+
+    parameters: list[Tensor]
+    """Parameters of the Dirichlet distributions of all weights, in float64."""
+
+    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
+        """Log-likelihoods (N, C), each sum's weights being in proportion to the exponentials of these."""
+
+
 class MomentsOfRows(NamedTuple):
     """Moments of M nodes, such as the class roots, over what is random, in some rows."""
 
@@ -112,7 +123,7 @@ class MomentPlan(Protocol):
 
 
 class LogMomentPosterior(NamedTuple):
-    """The class posterior, and how far from linear each row's layers are."""
+    """The class posterior, and how far from linear each row is: masks by its worst layer, weights by its classes."""
 
     posterior: Posterior
     curvature: Tensor  # (N,), in nats: where it is large, expansions fail; infinite where a sum is lost
@@ -153,8 +164,6 @@ class Engine(ABC):
     """The kind of circuit, in a word."""
     no_node_moments: ClassVar[str | None] = None
     """Why there is no :meth:`node_moments`; None if there is."""
-    no_log_moments: ClassVar[str | None] = None
-    """Why there is no :meth:`log_moments`; None if there is."""
     leaf_axes: ClassVar[str]
     """What the axes of ``leaf_shape`` are, in words."""
 
@@ -192,6 +201,10 @@ class Engine(ABC):
         """Get ready to be evaluated under masks."""
 
     @abstractmethod
+    def reweighted(self, rows: Tensor, posterior: WeightPosterior) -> ReweightedEvaluation:
+        """Get ready to be evaluated with drawn weights."""
+
+    @abstractmethod
     def moments(
         self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> MomentPlan:
@@ -201,9 +214,13 @@ class Engine(ABC):
         """How to compute mean and variance of every node, unless there is a reason why not."""
         raise ValueError(f"node_moments is not possible here: {self.no_node_moments}")
 
-    def log_moments(self, dropout: Dropout) -> LogMomentPlan:  # noqa: ARG002 - of those that can
+    @abstractmethod
+    def no_log_moments(self, doubt: Doubt) -> str | None:
+        """Why there is no :meth:`log_moments`; None if there is."""
+
+    @abstractmethod
+    def log_moments(self, doubt: Doubt) -> LogMomentPlan:
         """How to propagate moments of logarithms, unless there is a reason why not."""
-        raise ValueError(f"method='log-moments' is not possible here: {self.no_log_moments}")
 
     @abstractmethod
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Evaluation:

@@ -115,12 +115,13 @@ def class_moments(
     covariance: CovarianceKind = "exact",
     budget: int | None = None,
     chunk_size: int | None = None,
+    stacklevel: int = 4,
 ) -> Moments:
-    """:func:`moments` of checked arguments; to be called by what users call, for them to be warned where they are."""
+    """:func:`moments` of checked arguments; ``stacklevel`` is how far up the user is who may have to be warned."""
     doubt.check_shapes(engine.sum_shapes)
     plan = engine.moments(doubt, covariance, leaves=leaves.relative, budget=budget)
     found = _evaluate(plan, rows, leaves, chunk_size)
-    warn_of_saturation(plan.peaks, rows, engine.kind, doubt.remedy, stacklevel=4)
+    warn_of_saturation(plan.peaks, rows, engine.kind, doubt.remedy, stacklevel=stacklevel)
     return Moments(
         found.log_mean,
         _class_matrix(plan.method, found.relative),

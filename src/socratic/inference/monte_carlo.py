@@ -1,4 +1,4 @@
-"""Monte Carlo dropout: the class likelihoods and posterior under sampled dropout masks."""
+"""Passes: the class likelihoods and posterior under sampled dropout masks, or with sampled weights."""
 
 from __future__ import annotations
 
@@ -11,40 +11,50 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.draws import draw_dropped
+from socratic.draws import draw_dropped, draw_log_gammas
 from socratic.errors import check_count, check_rate
+from socratic.inference.doubt import Doubt, check_doubt
 from socratic.inference.dropout import Dropout, MaskKind
-from socratic.inference.engine import Engine
+from socratic.inference.engine import Engine, MaskedEvaluation
 from socratic.inference.kinds import engine_of
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
-from socratic.numerics import scale_dtype, sqrt_or_zero
+from socratic.numerics import finite_or_zero, scale_dtype, sqrt_or_zero
 
 
 @dataclass(frozen=True)
-class SampledMasks:
-    """Which masks are sampled, and how; see :func:`monte_carlo_dropout`."""
+class Passes:
+    """What is sampled, and how; see :func:`monte_carlo_dropout`."""
 
-    dropout: Dropout
+    doubt: Doubt
     n_passes: int
     leaf_dropout: float = 0.0
     balanced: bool = False
     seed: int = 0
 
     @classmethod
-    def check(cls, dropout: Dropout, n_passes: Any, leaf_dropout: Any, balanced: bool, seed: Any) -> SampledMasks:
+    def check(cls, doubt: Doubt, n_passes: Any, leaf_dropout: Any, balanced: bool, seed: Any) -> Passes:
         """Check what the user gave."""
         rate = check_rate("leaf_dropout", leaf_dropout)
-        return cls(dropout, check_count("n_passes", n_passes), rate, balanced, check_count("seed", seed, minimum=0))
+        if not isinstance(doubt, Dropout) and (balanced or rate > 0.0):
+            raise ValueError("balanced and leaf_dropout are for dropout; a weight posterior has no masks to drop by")
+        return cls(doubt, check_count("n_passes", n_passes), rate, balanced, check_count("seed", seed, minimum=0))
 
     @torch.no_grad()
-    def passes(self, engine: Engine, rows: Tensor) -> Iterator[Tensor]:
+    def of_rows(self, engine: Engine, rows: Tensor) -> Iterator[Tensor]:
         """Log-likelihoods (N, C) of checked rows, one pass at a time."""
         generator = torch.Generator(rows.device).manual_seed(self.seed)
-        evaluation = engine.masked(rows, self.dropout)
+        if isinstance(self.doubt, Dropout):
+            yield from self._masked(engine.masked(rows, self.doubt), self.doubt.rate, generator)
+            return
+        evaluation = engine.reweighted(rows, self.doubt)
+        for _ in range(self.n_passes):
+            yield evaluation.log_likelihood([draw_log_gammas(part, generator) for part in evaluation.parameters])
+
+    def _masked(self, evaluation: MaskedEvaluation, rate: float, generator: torch.Generator) -> Iterator[Tensor]:
         draw = balanced_passes if self.balanced else independent_passes
-        for dropped in draw(evaluation.mask_shapes, self.dropout.rate, self.n_passes, generator):
+        for dropped in draw(evaluation.mask_shapes, rate, self.n_passes, generator):
             leaves = None
             if self.leaf_dropout > 0.0:
                 leaves = [draw_dropped(shape, self.leaf_dropout, generator) for shape in evaluation.leaf_mask_shapes]
@@ -54,10 +64,40 @@ class SampledMasks:
         """The class posterior of checked rows."""
 
         def query(start: int, stop: int) -> Posterior:
-            log_values = self.passes(engine, rows[start:stop])
+            log_values = self.of_rows(engine, rows[start:stop])
             return summarise_passes((log_value + log_prior for log_value in log_values), log_prior)
 
         return Posterior.concatenate(map_chunks(query, rows, engine.entries_per_row, chunk_size))
+
+
+def passes(
+    circuit: Circuit | Graph,
+    x: Any,
+    doubt: Doubt,
+    *,
+    n_passes: int = 100,
+    leaf_dropout: float = 0.0,
+    balanced: bool = False,
+    seed: int = 0,
+) -> Iterator[Tensor]:
+    """Log-likelihoods (N, C) in ``n_passes`` samples of what is uncertain, one pass at a time.
+
+    Parameters
+    ----------
+    circuit : Circuit or Graph
+    x : array-like (N, V)
+        Rows; NaN is a missing value.
+    doubt : Dropout or WeightPosterior
+        What is sampled: masks, or weights from their Dirichlet distributions. A pass has one sample for all rows.
+    n_passes, seed : int
+        Number and seed of the samples. They depend on nothing else, so a row's values do not depend on other rows.
+    leaf_dropout, balanced
+        For dropout, as in :func:`~socratic.monte_carlo_dropout`.
+    """
+    sampled = Passes.check(check_doubt(doubt), n_passes, leaf_dropout, balanced, seed)
+    engine = engine_of(circuit)
+    doubt.check_shapes(engine.sum_shapes)
+    return sampled.of_rows(engine, check_rows(circuit, x))
 
 
 def sample_log_likelihoods(
@@ -78,8 +118,7 @@ def sample_log_likelihoods(
     infinity. See :func:`monte_carlo_dropout` for the parameters.
     """
     masked = Dropout.check(dropout, masks, root_dropout)
-    sampled = SampledMasks.check(masked, n_passes, leaf_dropout, balanced, seed)
-    return sampled.passes(engine_of(circuit), check_rows(circuit, x))
+    return passes(circuit, x, masked, n_passes=n_passes, leaf_dropout=leaf_dropout, balanced=balanced, seed=seed)
 
 
 def monte_carlo_dropout(
@@ -131,7 +170,7 @@ def monte_carlo_dropout(
         A row that is dead in every pass gets the prior.
     """
     masked = Dropout.check(dropout, masks, root_dropout)
-    sampled = SampledMasks.check(masked, n_passes, leaf_dropout, balanced, seed)
+    sampled = Passes.check(masked, n_passes, leaf_dropout, balanced, seed)
     engine = engine_of(circuit)
     rows = check_rows(circuit, x)
     return sampled.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
@@ -141,15 +180,22 @@ def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posteri
     """Moments of the posterior over passes in which a class is alive, from log p(x, class) of each pass."""
     n_passes = 0
     total = square = within = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
+    density = density_square = total
+    centre = None  # squares of log-densities, relative to 0, would lose digits
     for log_joint in log_joints:
         living = (log_joint != -torch.inf).any(-1, keepdim=True)
         posterior = class_shares(log_joint, log_prior).to(total.dtype) * living
         total, square = total + posterior, square + posterior * posterior
         within = within + entropy(posterior)
+        log_density = finite_or_zero(torch.logsumexp(log_joint.to(total.dtype), dim=-1, keepdim=True))
+        centre = log_density if centre is None else centre
+        deviation = (log_density - centre) * living
+        density, density_square = density + deviation, density_square + deviation * deviation
         alive_count = alive_count + living
         n_passes += 1
     count = alive_count.clamp_min(1.0)
     mean = total / count
     std = sqrt_or_zero(square / count - mean * mean)
+    spread = sqrt_or_zero((density_square / count - (density / count) ** 2).squeeze(-1))
     alive, dead = alive_count.squeeze(-1) > 0, 1.0 - alive_count.squeeze(-1) / n_passes
-    return Posterior.of_masks(mean, std, within / count.squeeze(-1), alive, dead, log_prior, "monte-carlo")
+    return Posterior.of_masks(mean, std, within / count.squeeze(-1), alive, dead, log_prior, "monte-carlo", spread)

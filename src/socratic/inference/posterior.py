@@ -1,4 +1,4 @@
-"""Class posteriors under dropout: the result type, and the second-order expansion from moments."""
+"""Class posteriors over what is uncertain: the result type, and the second-order expansion from moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PRIOR_TOLERANCE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Distribution of the class posterior p(class | x) over dropout masks.
+    """Distribution of the class posterior p(class | x) over what is uncertain: dropout masks, or weights.
 
     Attributes
     ----------
@@ -28,13 +28,15 @@ class Posterior:
     entropy : Tensor (N,)
         Entropy of the mean posterior, in nats: the total uncertainty.
     mutual_information : Tensor (N,)
-        What knowing the mask would tell about the class, in nats: the part of the entropy that is the
-        model's own doubt.
+        What knowing the mask, or the weights, would tell about the class, in nats: the part of the entropy that is
+        the model's own doubt.
     dead : Tensor (N,) or None
         Share of masks under which no class root is alive; the other fields are conditional on one being
         alive. None where the method does not estimate it.
     method : str
         How the posterior was computed.
+    log_density_std : Tensor (N,) or None
+        Standard deviation of log p(x), in nats. None where the method does not estimate it.
     """
 
     mean: Tensor
@@ -43,6 +45,7 @@ class Posterior:
     mutual_information: Tensor
     dead: Tensor | None
     method: str
+    log_density_std: Tensor | None = None
 
     @staticmethod
     def concatenate(parts: list[Posterior]) -> Posterior:
@@ -63,6 +66,7 @@ class Posterior:
         dead: Tensor,
         log_prior: Tensor,
         method: str,
+        log_density_std: Tensor | None = None,
     ) -> Posterior:
         """The posterior from its moments over the masks that were looked at, in the type of ``log_prior``.
 
@@ -78,13 +82,16 @@ class Posterior:
             Share of masks under which no class is alive.
         log_prior : (C,)
         method : str
+        log_density_std : (N,), optional
         """
         mean = torch.where(alive.unsqueeze(-1), mean, torch.exp(log_prior).to(mean))
         total = entropy(mean)
         information = (total - entropy_within).clamp_min(0.0) * alive
         parts = (mean, std * alive.unsqueeze(-1), total, information, dead)
         mean, std, total, information, dead = (part.to(log_prior.dtype) for part in parts)
-        return cls(mean, std, total, information, dead, method)
+        if log_density_std is not None:
+            log_density_std = (log_density_std * alive).to(log_prior.dtype)
+        return cls(mean, std, total, information, dead, method, log_density_std)
 
     def with_rows(self, places: Tensor, other: Posterior, method: str) -> Posterior:
         """The same with the rows ``places`` (M,) from another posterior of M rows, and the name of both methods."""
@@ -178,4 +185,5 @@ def expand_posterior(log_mean: Tensor, relative_covariance: Tensor, log_prior: T
     variances = relative_covariance.diagonal(dim1=-2, dim2=-1)
     information = 0.5 * ((shares * variances).sum(-1) - expanded.common.squeeze(-1))
     information = torch.minimum(information.clamp_min(0.0), total_entropy)
-    return Posterior(mean, std, total_entropy, information, None, "expansion")
+    log_density_std = sqrt_or_zero(torch.log1p(expanded.common.squeeze(-1).clamp_min(0.0)))  # as if log-normal
+    return Posterior(mean, std, total_entropy, information, None, "expansion", log_density_std)

@@ -12,6 +12,7 @@ from torch import Tensor
 from socratic.errors import check_choice
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import MaskKind
+from socratic.inference.log_normal import log_covariance, log_normal_posterior
 from socratic.inference.posterior import Posterior, class_shares, expand_moments, expand_posterior, log_class_prior
 from socratic.inference.posterior_bounds import (
     BOUNDED_KINDS,
@@ -24,6 +25,8 @@ from socratic.inference.posterior_bounds import (
 
 CovarianceKind = Literal["exact", "independent", "upper"]
 Method = Literal["layered", "tree", "structured", "multiset", "bounds", "independent", "upper"]
+MatchKind = Literal["expansion", "log-normal"]
+MATCH_KINDS: tuple[MatchKind, ...] = ("expansion", "log-normal")
 COVARIANCE_KINDS: tuple[CovarianceKind, ...] = ("exact", "independent", "upper")
 
 
@@ -66,14 +69,19 @@ class Moments:
         """Variance of each class's likelihood divided by its squared mean: (N, C)."""
         return self.relative_covariance.diagonal(dim1=-2, dim2=-1)
 
-    def posterior(self, class_prior: Sequence[float] | Tensor | None = None) -> Posterior:
-        """Mean and deviation of the class posterior, by second-order expansion.
+    def posterior(
+        self, class_prior: Sequence[float] | Tensor | None = None, *, method: MatchKind = "expansion"
+    ) -> Posterior:
+        """Mean and deviation of the class posterior.
 
         Parameters
         ----------
         class_prior : (C,), optional
             Prior class probabilities; uniform by default.
+        method : {"expansion", "log-normal"}
+            By second-order expansion, or as if the likelihoods were log-normal with these moments.
         """
+        check_choice("method", method, MATCH_KINDS)
         if self.method == "bounds":
             raise ValueError(
                 f"these moments are bounds ({self.reason}), which have no single posterior; use posterior_bounds for "
@@ -85,6 +93,8 @@ class Moments:
                 "compute the moments with covariance='exact'"
             )
         log_prior = log_class_prior(class_prior, self.log_mean.shape[-1], self.log_mean)
+        if method == "log-normal":
+            return log_normal_posterior(self.log_mean, log_covariance(self.relative_covariance), log_prior, method)
         return expand_posterior(self.log_mean, self.relative_covariance, log_prior)
 
     def posterior_bounds(

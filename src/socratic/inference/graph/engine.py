@@ -16,18 +16,18 @@ from socratic.inference.graph.descent import GraphEvaluation
 from socratic.inference.graph.determinism import is_deterministic
 from socratic.inference.graph.evaluation import class_values, evaluate, values_per_row
 from socratic.inference.graph.masks import masks_of
-from socratic.inference.graph.moments import GraphMoments
+from socratic.inference.graph.moments import GraphLogWeights, GraphMoments
 from socratic.inference.graph.regions import GraphRegions
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
-from socratic.numerics import logsumexp_by, logsumexp_or_dead
+from socratic.inference.weight_posterior import WeightPosterior
+from socratic.numerics import logsumexp_by, logsumexp_or_dead, scale_dtype
 
 
 class GraphEngine(Engine):
     """Queries of a :class:`~socratic.Graph`."""
 
     kind = "graph"
-    no_log_moments = "a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"
     leaf_axes = "leaves in the order of graph.nodes"
 
     def __init__(self, graph: Graph) -> None:
@@ -67,11 +67,29 @@ class GraphEngine(Engine):
         """Get ready to be evaluated under masks."""
         return GraphMaskedEvaluation(self.circuit, self.log_weights, rows, dropout)
 
+    def reweighted(self, rows: Tensor, posterior: WeightPosterior) -> GraphReweightedEvaluation:
+        """Get ready to be evaluated with drawn weights."""
+        return GraphReweightedEvaluation(self.circuit, rows, posterior)
+
     def moments(
         self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> GraphMoments:
         """Moments of the class likelihoods, exact as far as the budget goes."""
         return GraphMoments(self.circuit, self.log_weights, doubt, covariance, leaves=leaves, budget=budget)
+
+    def no_log_moments(self, doubt: Doubt) -> str | None:
+        """Masks need regions; of uncertain weights it is those whose moments would cost too much."""
+        if isinstance(doubt, Dropout):
+            return "a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"
+        plan = GraphMoments(self.circuit, self.log_weights, doubt)
+        return plan.reason if plan.method == "bounds" else None
+
+    def log_moments(self, doubt: Doubt) -> GraphLogWeights:
+        """Log-moment propagation, of uncertain weights."""
+        reason = self.no_log_moments(doubt)
+        if reason is not None:
+            raise ValueError(f"method='log-moments' is not possible here: {reason}")
+        return GraphLogWeights(GraphMoments(self.circuit, self.log_weights, doubt))
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
         """Moments of every node, likewise."""
@@ -116,3 +134,19 @@ class GraphMaskedEvaluation:
         leaves = self.leaves if dropped_leaves is None else self.leaves.masked_fill(dropped_leaves[0], 0.0)
         log_weights = self.masks.drop(self.log_weights, dropped[0])
         return class_values(self.graph, evaluate(self.graph, leaves, log_weights), self.dtype)
+
+
+class GraphReweightedEvaluation:
+    """A graph with drawn weights; see :class:`~socratic.inference.engine.ReweightedEvaluation`."""
+
+    def __init__(self, graph: Graph, rows: Tensor, posterior: WeightPosterior) -> None:
+        self.graph, self.dtype = graph, rows.dtype
+        self.leaves = graph.leaves.log_density(rows)
+        weights = torch.exp(graph.normalise(graph.logits.to(scale_dtype(rows))))
+        (strengths,) = posterior.strengths(weights)
+        self.parameters = [weights * strengths[graph.sum_of_edge]]
+
+    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
+        """Log-likelihoods (N, C) with these weights."""
+        log_weights = self.graph.normalise(log_gammas[0]).to(self.dtype)
+        return class_values(self.graph, evaluate(self.graph, self.leaves, log_weights), self.dtype)

@@ -15,14 +15,16 @@ from torch import Tensor
 from socratic.circuit.graph import Graph
 from socratic.circuit.levels import Block
 from socratic.inference.doubt import Doubt
-from socratic.inference.engine import MomentsOfRows
+from socratic.inference.engine import LogMomentPosterior, MomentsOfRows
 from socratic.inference.graph.evaluation import evaluate, gather, values_per_row
 from socratic.inference.graph.noise import GraphNoise, noise_of
 from socratic.inference.graph.plan import LeafStep, OverBudgetError, Plan, ProductStep, SumStep, compile_plan
 from socratic.inference.graph.sharing import correlated_leaves, sharing_of
 from socratic.inference.leaf_uncertainty import distinct_rows
+from socratic.inference.log_normal import log_normal_posterior
 from socratic.inference.results import CovarianceKind, Method
 from socratic.inference.saturation import saturation
+from socratic.inference.weight_noise import log_noise
 from socratic.memory import gathered_at_a_time
 from socratic.numerics import finite_or_zero, sqrt_or_zero
 
@@ -83,10 +85,13 @@ class GraphMoments:
         of_moments = 3 * graph.n_nodes if self.plan is None else 8 * graph.n_edges + 2 * self.plan.n_entries
         self.entries_per_row = values_per_row(graph) + of_moments
 
-    def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
-        """The moments, given the relative variances (N, L) or covariances (N, L, L) of uncertain leaves."""
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, *, logarithms: bool = False) -> MomentsOfRows:
+        """The moments, given the relative variances (N, L) or covariances (N, L, L) of uncertain leaves.
+
+        With ``logarithms`` the covariances are those of log-values, to first order.
+        """
         values = evaluate(self.graph, self.graph.leaves.log_density(rows), self.noise.log_mean)
-        chunk = _Chunk(self.graph, values, self.noise, leaves, self.peaks)
+        chunk = Chunk(self.graph, values, self.noise, leaves, self.peaks, logarithms=logarithms)
         log_mean = values[self.numbers].t().to(rows.dtype)
         if self.plan is not None:
             return MomentsOfRows(log_mean, chunk.covariances(self.plan))
@@ -94,6 +99,21 @@ class GraphMoments:
             return MomentsOfRows(log_mean, chunk.variances(upper=self.method == "upper")[self.numbers].t())
         lower, upper = (chunk.variances(upper=upper)[self.numbers].t() for upper in (False, True))
         return MomentsOfRows(log_mean, lower, upper)
+
+
+class GraphLogWeights:
+    """The class posterior over Dirichlet weights; see :class:`~socratic.inference.engine.LogMomentPlan`."""
+
+    def __init__(self, moments: GraphMoments) -> None:
+        self.moments, self.entries_per_row = moments, moments.entries_per_row
+
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
+        """The class posterior, given the uncertainty (N, L) or (N, L, L) of leaves and the log-prior (C,)."""
+        log_mean, covariance, _ = self.moments.of_rows(rows, leaves, logarithms=True)
+        if covariance.ndim == 2:
+            covariance = torch.diag_embed(covariance)
+        posterior = log_normal_posterior(log_mean, covariance, log_prior, "log-moments")
+        return LogMomentPosterior(posterior, rows.new_zeros(len(rows)))
 
 
 def _choose(graph: Graph, noise: GraphNoise, leaves: Tensor | None, budget: int, every_node: bool) -> Choice:
@@ -133,8 +153,12 @@ def _make_choice(
     return Choice("multiset", f"{count}, up to {plan.largest} at once", plan)
 
 
-class _Chunk:
-    """One chunk of rows: values of all nodes, from which relative moments are computed."""
+class Chunk:
+    """One chunk of rows: values of all nodes, from which relative moments are computed.
+
+    Or with ``logarithms`` the covariances of log-values, to first order, as in layers
+    (:mod:`socratic.inference.layered.log_weights`).
+    """
 
     def __init__(
         self,
@@ -143,9 +167,11 @@ class _Chunk:
         noise: GraphNoise,
         leaves: Tensor | None,  # (N, L) relative variances, or (N, L, L) covariances
         peaks: list[Tensor],
+        *,
+        logarithms: bool = False,
     ) -> None:
         self.graph, self.values, self.noise = graph, values, noise
-        self.leaves, self.peaks = leaves, peaks
+        self.leaves, self.peaks, self.logarithms = leaves, peaks, logarithms
         self.dtype, self.limit = noise.odds.dtype, saturation(noise.odds.dtype)
 
     def log_ratios(self, sums: Tensor, children: Tensor) -> Tensor:
@@ -172,12 +198,13 @@ class _Chunk:
         found[: graph.n_leaves] = 0.0
         if self.leaves is not None:
             matrices = self.leaves.ndim == 3
-            found[: graph.n_leaves] = (self.leaves.diagonal(dim1=-2, dim2=-1) if matrices else self.leaves).t()
+            of_leaves = (self.leaves.diagonal(dim1=-2, dim2=-1) if matrices else self.leaves).t()
+            found[: graph.n_leaves] = torch.log1p(of_leaves) if self.logarithms else of_leaves
         for block in levels.blocks:
             for tile in block.tiles(gathered_at_a_time(n_rows, found.device)):
                 numbers = levels.children_of(tile)
                 below = gather(found, numbers)
-                total = self._sum_variances(tile, below, upper=upper) if tile.is_sum else _joined(below)
+                total = self._sum_variances(tile, below, upper=upper) if tile.is_sum else self._joined(below)
                 found[tile.start : tile.stop] = total.clamp_max(self.limit)
         self._note(found)
         return found
@@ -193,8 +220,7 @@ class _Chunk:
         if noise.common is not None:
             common = noise.common[self.graph.sum_of_edge[tile.edges()]].view(*numbers.shape, 1)
         squares = noise.squares(ratios, log_weights, odds, common)
-        gained = (squares * (1.0 + below)).sum(1)
-        return passed + _less_common(gained, passed, None if common is None else common[:, 0])
+        return passed + self._gain(squares, below, passed, None if common is None else common[:, 0])
 
     def covariances(self, plan: Plan) -> Tensor:
         """Relative covariances of the pairs of a plan: (N, C, C) of the roots, (N, M) of every node with itself."""
@@ -209,7 +235,7 @@ class _Chunk:
             for skip in range(0, item.stop - item.start, size := max(1, gathered_at_a_time(n_rows, device) // width)):
                 part = slice(skip, skip + size)
                 if isinstance(item, ProductStep):
-                    total = _joined(gather(found, item.parts[part].to(device)))
+                    total = self._joined(gather(found, item.parts[part].to(device)))
                 else:
                     total = self._sum_pairs(item.cut(part, device), found, share, squares)
                 start = item.start + skip
@@ -228,32 +254,46 @@ class _Chunk:
         if squares is None or self.noise.common is None:
             odds = self.noise.odds.amax() if self.noise.odds.numel() else 0.0
             return passed + (weight * (same * odds) * (1.0 + below)).sum(1)
-        gained = (gather(squares, step.first) * same * (1.0 + below)).sum(1)
-        return passed + _less_common(gained, passed, self.noise.common[step.twice].unsqueeze(-1))
+        common = self.noise.common[step.twice].unsqueeze(-1)
+        return passed + self._gain(gather(squares, step.first) * same, below, passed, common)
+
+    def _joined(self, parts: Tensor) -> Tensor:
+        """What independent parts (n, k, N) of a product give to it: (n, N)."""
+        if self.logarithms:
+            return parts.sum(1)
+        if parts.shape[1] == 2:
+            left, right = parts.unbind(1)
+            return left + right + left * right
+        return torch.expm1(torch.log1p(parts).sum(1))  # 1 + R is the product of theirs
+
+    def _gain(self, squares: Tensor, below: Tensor, passed: Tensor, common: Tensor | None) -> Tensor:
+        """What sums gain (n, N) from the noise of their own weights.
+
+        Parameters
+        ----------
+        squares, below : (n, k, N)
+            Of their edges, and the moments of the children.
+        passed : (n, N)
+            What the children give to the sums.
+        common : (n, 1), optional
+            What the weights of each sum have in common.
+        """
+        if self.logarithms and common is not None:
+            return log_noise(squares.sum(1) - common)
+        gained = (squares * (1.0 + below)).sum(1)
+        if common is None:
+            return gained
+        return (gained - common * (1.0 + passed)).clamp_min(0.0)  # not negative but for rounding
 
     def leaf_pairs(self, pairs: Tensor) -> Tensor:
         """Relative covariances (n, N) of pairs (n, 2) of leaves; each leaf with itself, if only variances are given."""
         assert self.leaves is not None
         first, second = pairs.unbind(1)
         found = self.leaves[:, first] if self.leaves.ndim == 2 else self.leaves[:, first, second]
-        return found.t().clamp(-1.0, self.limit)
+        found = found.t().clamp(-1.0, self.limit)
+        return torch.log1p(found) if self.logarithms else found
 
     def _note(self, found: Tensor) -> None:
         """Remember the largest value, to tell whether any was cut off."""
         if found.numel():
             self.peaks.append(found.detach().amax())
-
-
-def _less_common(gained: Tensor, passed: Tensor, common: Tensor | None) -> Tensor:
-    """What sums gain (n, N) from their own weights, less what those have in common (n, 1)."""
-    if common is None:
-        return gained
-    return (gained - common * (1.0 + passed)).clamp_min(0.0)  # not negative but for rounding
-
-
-def _joined(parts: Tensor) -> Tensor:
-    """R with 1 + R the product of 1 + R over independent parts: (n, k, N) -> (n, N)."""
-    if parts.shape[1] == 2:
-        left, right = parts.unbind(1)
-        return left + right + left * right
-    return torch.expm1(torch.log1p(parts).sum(1))

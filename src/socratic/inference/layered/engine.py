@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
+from socratic.circuit.layers import join_branches, split_branches
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
-from socratic.inference.engine import Engine, Kind
+from socratic.inference.engine import Engine, Kind, LogMomentPlan
 from socratic.inference.layered.algebra import LogAlgebra, Step
 from socratic.inference.layered.descent import LayeredEvaluation
 from socratic.inference.layered.log_moments import LayeredLogMoments
+from socratic.inference.layered.log_weights import LayeredLogWeights
 from socratic.inference.layered.moments import LayeredMoments
 from socratic.inference.layered.regions import LayeredRegions
 from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
@@ -23,6 +25,7 @@ from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
+from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import logsumexp_or_dead, scale_dtype
 
 
@@ -88,6 +91,10 @@ class LayeredEngine(Engine):
         """Get ready to be evaluated under masks."""
         return LayeredMaskedEvaluation(self.circuit, self.weights, rows, dropout)
 
+    def reweighted(self, rows: Tensor, posterior: WeightPosterior) -> LayeredReweightedEvaluation:
+        """Get ready to be evaluated with drawn weights."""
+        return LayeredReweightedEvaluation(self.circuit, rows, posterior)
+
     def moments(
         self,
         doubt: Doubt,
@@ -101,9 +108,14 @@ class LayeredEngine(Engine):
             raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
         return LayeredMoments(self.circuit, self.weights, doubt, covariance)
 
-    def log_moments(self, dropout: Dropout) -> LayeredLogMoments:
+    def no_log_moments(self, doubt: Doubt) -> None:
+        """Layers can always."""
+
+    def log_moments(self, doubt: Doubt) -> LogMomentPlan:
         """Log-moment propagation."""
-        return LayeredLogMoments(self.circuit, self.weights, dropout)
+        if isinstance(doubt, Dropout):
+            return LayeredLogMoments(self.circuit, self.weights, doubt)
+        return LayeredLogWeights(self.circuit, self.weights, doubt)
 
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> LayeredEvaluation:
         """Carry the values of all nodes up and keep them."""
@@ -161,3 +173,22 @@ class LayeredMaskedEvaluation:
 def _without(weights: Sequence[Tensor], dropped: Sequence[Tensor]) -> list[Tensor]:
     """Weights of 0 for the children that are dropped."""
     return [layer.masked_fill(mask, 0.0) for layer, mask in zip(weights, dropped, strict=True)]
+
+
+class LayeredReweightedEvaluation:
+    """A layered circuit with drawn weights; see :class:`~socratic.inference.engine.ReweightedEvaluation`."""
+
+    def __init__(self, circuit: Circuit, rows: Tensor, posterior: WeightPosterior) -> None:
+        self.circuit, self.dtype = circuit, rows.dtype
+        self.leaves = LogValues.rescale(circuit.leaves.log_density(rows))
+        weights = circuit.weights(scale_dtype(rows))
+        means = [*weights.layers, join_branches(weights.roots)]
+        strengths = posterior.strengths(means[-1])
+        self.parameters = [mean * strength.unsqueeze(-1) for mean, strength in zip(means, strengths, strict=True)]
+
+    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
+        """Log-likelihoods (N, C) with these weights."""
+        *layers, roots = (torch.softmax(part, dim=-1).to(self.dtype) for part in log_gammas)
+        branches = split_branches(roots, [branch.logits for branch in self.circuit.root_branches()])
+        algebra = LogAlgebra(log_sums_with_zeros)
+        return walk(self.circuit, self.leaves, Weights(layers, branches), algebra).of_classes(self.dtype)

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from socratic.inference.dropout import Dropout
 from socratic.inference.layered.log_moments.algebra import LogMoments
+from socratic.inference.layered.log_moments.blocks import cut
 from socratic.inference.layered.log_moments.masks import own_mask_atoms, shared_mask_atoms, two_states
-from socratic.inference.layered.log_moments.points import covariance_root, uniform_points
 from socratic.inference.layered.log_moments.sums import positive
+from socratic.inference.points import covariance_root, uniform_points
 from socratic.inference.posterior import Posterior, entropy
 from socratic.memory import points_at_a_time
 from socratic.numerics import finite_or_zero, sqrt_or_zero
@@ -23,7 +24,7 @@ def root_quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> P
     n_repetitions, n_rows, n_classes = roots.log_mean.shape
     size = points_at_a_time(N_POINTS * n_repetitions * n_classes, roots.log_mean.device)
     blocks = [slice(first, first + size) for first in range(0, max(n_rows, 1), size)]
-    return Posterior.concatenate([quadrature(roots.cut(slice(None), rows), log_prior, dropout) for rows in blocks])
+    return Posterior.concatenate([quadrature(cut(roots, slice(None), rows), log_prior, dropout) for rows in blocks])
 
 
 def quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Posterior:
@@ -61,7 +62,8 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Poster
     joint = torch.exp(log_values - top.unsqueeze(-1)).sum(0) * torch.exp(log_prior).to(like)  # (N, P, C)
     total = joint.sum(-1, keepdim=True)
     alive = total.detach().squeeze(-1) > 0
-    return _summarise(joint / positive(total), alive, (1.0 - roots.alive).prod(0), log_prior)
+    log_density = torch.log(positive(total)).squeeze(-1) + top
+    return _summarise(joint / positive(total), log_density, alive, (1.0 - roots.alive).prod(0), log_prior)
 
 
 def own_mask_points(shares: Tensor, rest: Tensor, coin: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
@@ -95,12 +97,15 @@ def roots_lost(roots: LogMoments, dropout: Dropout) -> Tensor:
     return atoms_of(roots.shares, roots.rest, torch.ones_like(roots.rest), dropout.rate).lost.any(0)
 
 
-def _summarise(share: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:
-    """Moments of posteriors (N, P, C) over the points (N, P) in which a class is alive."""
+def _summarise(share: Tensor, log_density: Tensor, alive: Tensor, dead: Tensor, log_prior: Tensor) -> Posterior:
+    """Moments of posteriors (N, P, C) and log-densities (N, P) over the points (N, P) in which a class is alive."""
     count = alive.sum(-1, keepdim=True).to(share.dtype)  # (N, 1)
     weight = (alive / count.clamp_min(1.0)).unsqueeze(-1)
     mean = (weight * share).sum(1)
     centred = share - mean.unsqueeze(1)
     std = sqrt_or_zero((weight * centred * centred).sum(1))
-    within = (weight.squeeze(-1) * entropy(share)).sum(1)
-    return Posterior.of_masks(mean, std, within, alive.any(-1), dead, log_prior, "log-moments")
+    weight = weight.squeeze(-1)
+    within = (weight * entropy(share)).sum(1)
+    moved = log_density - (weight * log_density).sum(1, keepdim=True)
+    spread = sqrt_or_zero((weight * moved * moved).sum(1))
+    return Posterior.of_masks(mean, std, within, alive.any(-1), dead, log_prior, "log-moments", spread)

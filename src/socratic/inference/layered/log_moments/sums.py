@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from socratic.inference.layered.log_moments.masks import MaskAtoms
-from socratic.numerics import finite_or_zero
+from socratic.numerics import finite_or_zero, scale_dtype
 
 DEEP_FALL = 40.0
 """Nats by which a sum may fall behind the best of its region in an atom: beyond, what the other side of its products
@@ -71,6 +71,29 @@ def contract_right(weights: Tensor, n_left: int, right: Tensor) -> Tensor:
     n_folds, n_rows, n_right = right.shape
     by_right = weights.view(n_folds, -1, n_right).mT  # [r, (s, l)]
     return torch.bmm(right, by_right).view(n_folds, n_rows, weights.shape[1], n_left)
+
+
+def centre(
+    weights: Tensor, log_means: list[Tensor], *, all_pairs: bool
+) -> tuple[list[Tensor], Tensor, list[Tensor], Tensor]:
+    """Shares of each side's nodes in the sums, the sums (F, N, S), the values that they sum over, and a scale (F, N).
+
+    The values are those of both sides' nodes where all pairs are summed, and otherwise of the products.
+    """
+    if len(log_means) == 2 and all_pairs:
+        (left, first), (right, second) = (exp_shifted(side) for side in log_means)
+        of_left, of_right, sums = pair_shares(weights, left, right)
+        return [of_left, of_right], sums, [left, right], (first + second).squeeze(-1)
+    # The best nodes of the two sides need not meet: relative to both, every product could underflow.
+    products, shift = exp_shifted(torch.stack(log_means).sum(0))
+    shares, sums = single_shares(weights, products)
+    return [shares] * len(log_means), sums, [products], shift.squeeze(-1)
+
+
+def rescale(log_values: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-values relative to the largest of their region, and that scale: (F, N, S) -> (F, N, S), (F, N)."""
+    shift = finite_or_zero(log_values.detach().amax(-1, keepdim=True))
+    return log_values - shift, shift.squeeze(-1).to(scale_dtype(shift))
 
 
 def by_atoms(shares: Tensor, atoms: MaskAtoms) -> Moved:

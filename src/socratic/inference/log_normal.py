@@ -1,0 +1,105 @@
+"""The class posterior of likelihoods that are log-normal together: what moments are turned into by quadrature."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from socratic.inference.points import covariance_root, uniform_points
+from socratic.inference.posterior import Posterior, entropy
+from socratic.memory import points_at_a_time
+from socratic.numerics import scale_dtype, sqrt_or_zero
+
+N_POINTS = 256
+"""Points of the quadrature, half of them mirror images of the others."""
+
+
+def log_normal_posterior(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method: str) -> Posterior:
+    """The posterior if the logarithms of the class likelihoods are Gaussian.
+
+    Parameters
+    ----------
+    log_mean : (N, C)
+        Logarithms of the mean likelihoods, minus infinity for a dead class.
+    covariance : (N, C, C)
+        Covariance of the logarithms of the likelihoods.
+    log_prior : (C,)
+    method : str
+        What the result is called.
+    """
+    wide = scale_dtype(log_mean)
+    log_mean, covariance = log_mean.to(wide), covariance.to(wide)
+    size = points_at_a_time(N_POINTS * log_mean.shape[1], log_mean.device)
+    parts = [
+        _quadrature(log_mean[first : first + size], covariance[first : first + size], log_prior, method)
+        for first in range(0, max(len(log_mean), 1), size)
+    ]
+    return Posterior.concatenate(parts)
+
+
+def _quadrature(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method: str) -> Posterior:
+    """:func:`log_normal_posterior` of some rows."""
+    dead = log_mean == -torch.inf
+    alive = ~dead.all(-1)
+    covariance = covariance.masked_fill(dead.unsqueeze(-1) | dead.unsqueeze(-2), 0.0)
+    mean_joint = log_mean + log_prior.to(log_mean)
+    change, weight = _points(mean_joint, covariance)
+    log_joint = torch.where(alive[:, None, None], mean_joint.unsqueeze(1) + change, 0.0)
+    share = torch.softmax(log_joint, dim=-1)  # (N, P, C)
+    mean = (weight * share).sum(1)
+    std = sqrt_or_zero((weight * (share - mean.unsqueeze(1)) ** 2).sum(1))
+    within = (weight.squeeze(-1) * entropy(share)).sum(1)
+    log_density = torch.logsumexp(log_joint, dim=-1, keepdim=True)
+    centred = log_density - (weight * log_density).sum(1, keepdim=True)
+    spread = sqrt_or_zero((weight * centred * centred).sum((1, 2)))
+    return Posterior.of_masks(mean, std, within, alive, (~alive).to(mean), log_prior, method, spread)
+
+
+def _points(log_joint: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Changes (N, P, C) of log-likelihoods relative to their means at fixed points, and the points' weights (N, P, 1).
+
+    A class that is unlikely, but whose likelihood varies by many nats, is probable at few points, and those hold all
+    that it adds to the posterior. So half of the points are left where they are, and some are moved towards each class
+    c: by its covariances with the difference to the best class b, as far as where both are equally likely. That is the
+    Gaussian times (S_c / S_b)^t, normalised; weights undo the moves (importance sampling from the mixture).
+
+    Parameters
+    ----------
+    log_joint : (N, C)
+        Logarithms of the mean likelihoods times the prior.
+    covariance : (N, C, C)
+        Covariance of the logarithms of the likelihoods.
+    """
+    n_classes = log_joint.shape[1]
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    typical = log_joint - 0.5 * variance
+    top, best = typical.detach().max(-1, keepdim=True)
+    of_best = covariance.gather(1, best.unsqueeze(-1).expand(-1, 1, n_classes)).squeeze(1)  # (N, C)
+    variance_of_best = variance.gather(1, best)
+    of_difference = variance - 2.0 * of_best + variance_of_best
+    gap = (top - typical.detach()).nan_to_num(0.0, posinf=0.0)  # there is no way to a class that is dead
+    how_far = (gap / of_difference.detach().clamp_min(torch.finfo(gap.dtype).tiny)).clamp(0.0, 1.0)  # t
+
+    normal = torch.special.ndtri(uniform_points(N_POINTS, n_classes)).to(covariance)  # (P, C)
+    moves = how_far.unsqueeze(-1) * (covariance - of_best.unsqueeze(1))  # (N, C, C): a row for each class
+    towards = torch.randperm(N_POINTS, generator=torch.Generator().manual_seed(0)) % (2 * n_classes)
+    moved = (towards < n_classes).to(moves).unsqueeze(-1) * moves[:, towards % n_classes]
+    change = normal @ covariance_root(covariance).mT - 0.5 * variance.unsqueeze(1) + moved
+
+    difference = change - change.gather(2, best.unsqueeze(1).expand(-1, N_POINTS, 1))
+    norm = 0.5 * how_far * (variance_of_best - variance + how_far * of_difference)
+    towards_classes = torch.logsumexp(how_far.unsqueeze(1) * difference - norm.unsqueeze(1), -1) - math.log(n_classes)
+    weight = torch.softmax(-torch.logaddexp(towards_classes, torch.zeros_like(towards_classes)), dim=1)
+    return change, weight.unsqueeze(-1)
+
+
+def log_covariance(relative: Tensor) -> Tensor:
+    """Covariance (..., C, C) of logarithms from a relative covariance.
+
+    Variances become log(1 + R), as for log-normal values; correlations are kept.
+    """
+    variance = relative.diagonal(dim1=-2, dim2=-1)
+    ratio = torch.where(variance > 0, torch.log1p(variance) / torch.where(variance > 0, variance, 1.0), 1.0).sqrt()
+    return relative * ratio.unsqueeze(-1) * ratio.unsqueeze(-2)
