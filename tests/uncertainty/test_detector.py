@@ -48,6 +48,28 @@ def test_combined_beats_both_where_both_know_something(density: float, entropy: 
     ) or density == entropy
 
 
+def test_scores_that_say_the_same_share_their_weight() -> None:
+    """However often a score is repeated, in whatever units, the combination hardly changes."""
+
+    def repeated(scores: Arrays) -> Arrays:
+        again = {f"again {number}": number * scores["log_likelihood"] - 3.0 for number in (1, 2)}
+        return {**scores, **again, "constant": np.ones(len(scores["entropy"]))}
+
+    rng = np.random.default_rng(0)
+    parts = [rows(rng, 300), *(rows(rng, 300, size, size) for size in (0.5, 1.0)), rows(rng, 600)]
+    ones = np.ones(300), np.ones(600)
+    plain = fit_detector("combined", parts[0], parts[1:3], parts[3], *ones)
+    many = [repeated(part) for part in parts]
+    more = fit_detector("combined", many[0], many[1:3], many[3], *ones)
+    assert more.weights["again 1"] == pytest.approx(more.weights["log_likelihood"])
+    assert more.weights["entropy"] / more.weights["log_likelihood"] > 2.5
+    same = sum(more.weights[name] for name in ("log_likelihood", "again 1", "again 2"))
+    assert same / more.weights["entropy"] == pytest.approx(
+        plain.weights["log_likelihood"] / plain.weights["entropy"], rel=0.2
+    )
+    assert more.weights["constant"] < 0.1
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("density", "entropy"), [(0.0, 1.2), (1.2, 0.0), (-1.0, 1.2)])
 def test_combined_hardly_loses_where_one_knows_nothing(density: float, entropy: float, seed: int) -> None:

@@ -3,8 +3,9 @@
 Each score of a row is turned into its surprise: -log of the share of reference rows at least as unusual. The combined
 score is the weighted sum of the surprises. A score weighs what it is worth: by how much the area under its ROC curve
 exceeds one half, on average over synthetic shifts of the reference rows, plus the standard error of such an area, so
-that chance decides nothing. P-values compare the combined score with that of calibration rows, which had no part in
-any of this: that makes them exact.
+that chance decides nothing. Scores that rise and fall together share their weight, so that nothing counts twice.
+P-values compare the combined score with that of calibration rows, which had no part in any of this: that makes them
+exact.
 """
 
 from __future__ import annotations
@@ -176,6 +177,8 @@ def fit_detector(
             areas = [_area(values, counts, np.asarray(other[name], dtype=np.float64)) for other in sets]
             worth[name] = float(np.mean(np.maximum(np.array(areas) - 0.5, 0.0)))
     weights = _weights(kind, worth, total, [len(scores[names[0]]) for scores in sets])
+    if kind == COMBINED and total >= MIN_REFERENCE and sets:
+        weights = _shared(weights, {name: surprises[name](checked[name][0]) for name in names}, checked[names[0]][1])
     detector = Detector(kind, worth, weights, surprises, Conformal.fit([]))
     return replace(detector, calibration=Conformal.fit(detector.score(calibration), calibration_weight))
 
@@ -191,6 +194,17 @@ def _weights(kind: str, worth: Mapping[str, float], n_reference: float, sizes: S
     error = math.sqrt((n_reference + n_shifted + 1.0) / (12.0 * n_reference * n_shifted))
     whole = sum(worth.values()) + len(worth) * error
     return {name: (value + error) / whole for name, value in worth.items()}
+
+
+def _shared(weights: Mapping[str, float], surprises: Mapping[str, np.ndarray], counts: np.ndarray) -> dict[str, float]:
+    """Weights of scores, each divided by how many scores say the same: the sum of its correlations with all of them."""
+    covariance = np.atleast_2d(np.cov(np.stack(list(surprises.values())), aweights=counts))
+    deviation = np.sqrt(covariance.diagonal())
+    scale = np.outer(deviation, deviation)
+    correlation = np.abs(np.divide(covariance, scale, out=np.eye(len(weights)), where=scale > 0.0))
+    shared = {name: weights[name] / same for name, same in zip(surprises, correlation.sum(1), strict=True)}
+    whole = sum(shared.values())
+    return {name: weight / whole for name, weight in shared.items()}
 
 
 def _area(known: np.ndarray, weights: np.ndarray, unknown: np.ndarray) -> float:
