@@ -8,6 +8,7 @@ import torch
 
 import socratic
 from socratic import Graph, Leaf, Product, Sum
+from socratic.circuit.join import join_circuits
 from socratic.circuit.nodes import Node, children_of
 from socratic.families import Bernoulli, Gaussian
 from tests.families.members import VARIANTS, draw, random_members
@@ -174,6 +175,20 @@ def test_regions_of_one_repetition_are_marginals(product: str) -> None:
                 reason = (socratic.marginal_log_likelihood(model, rest, **options) - whole).detach()
                 reason = reason.masked_fill(alone.isnan().all(1), NAN)
                 torch.testing.assert_close(surprise.values[:, number], reason, **EXACT)
+
+
+def test_regions_that_joined_circuits_share_are_marginals_of_the_whole() -> None:
+    circuits = [socratic.spatial_spn(2, 4, n_classes=2, n_sums=2, n_leaves=2, seed=seed).double() for seed in range(3)]
+    joined = join_circuits(circuits)
+    x = torch.randn(4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[0, 3] = NAN
+    torch.testing.assert_close(socratic.column_surprise(joined, x), by_marginals(joined, x), **EXACT)
+    found = socratic.region_log_likelihood(joined, x)
+    assert len(found.scopes) == 15
+    for number, scope in enumerate(found.scopes):
+        alone = x.masked_fill(~torch.isin(torch.arange(8), torch.tensor(scope)), NAN)
+        expected = socratic.marginal_log_likelihood(joined, alone).detach()
+        torch.testing.assert_close(found.values[:, number], expected, rtol=0.0, atol=1e-9)
 
 
 def test_single_columns_are_regions_too() -> None:
