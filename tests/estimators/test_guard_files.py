@@ -145,3 +145,11 @@ def test_a_score_that_guards_do_not_have_is_named(guard: CircuitGuard, path: Pat
     write_tensors(path, FORMAT, VERSION, tensors, config)
     with pytest.raises(ModelFileError, match=r"a score of its detector must be one of .*; got 'smell'"):
         socratic.load(path, model=guard.model)
+
+
+def test_a_circuit_can_be_guarded_and_stays_out_of_the_file(tmp_path: Path) -> None:
+    model = socratic.CircuitClassifier(n_epochs=2, n_sums=2, n_repetitions=1, random_state=0).fit(X[:300], Y[:300])
+    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(X[300:])
+    guard.save(tmp_path / "guard")
+    assert "CircuitClassifier" not in str(read_tensors(tmp_path / "guard", FORMAT, VERSION)[1])
+    np.testing.assert_array_equal(socratic.load(tmp_path / "guard", model=model).p_value(X), guard.p_value(X))

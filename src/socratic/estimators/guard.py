@@ -170,7 +170,9 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The labels of the model: (N,)."""
         check_is_fitted(self)
-        return np.asarray(self.model.predict(X)) if hasattr(self.model, "predict") else self._labels(self._ask(X))
+        if hasattr(self.model, "predict"):
+            return np.asarray(self.model.predict(X))
+        return self.classes_[self._ask(X).argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """The class probabilities of the model: (N, C)."""
@@ -285,7 +287,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def _ask(self, X: Any) -> np.ndarray:  # noqa: N803
         """The class probabilities (N, C) of the model."""
         probabilities = ask(self.model, as_given("X", X))
-        if hasattr(self, "classes_") and probabilities.shape[1] != len(self.classes_):
+        if probabilities.shape[1] != len(self.classes_):
             raise ValueError(
                 f"model must give a probability for each of {len(self.classes_)} classes, as it did when the guard was "
                 f"fitted; got {probabilities.shape[1]}"
@@ -293,6 +295,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         return probabilities
 
     def _ask_familiar(self, given: Given) -> np.ndarray:
+        """The same of familiar rows, which the model must know."""
         probabilities = ask(self.model, given.rows)
         unknown = np.isnan(probabilities).any(1)
         if unknown.any():
@@ -301,9 +304,6 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 f"{len(unknown)} rows"
             )
         return probabilities
-
-    def _labels(self, probabilities: np.ndarray) -> np.ndarray:
-        return self.classes_[probabilities.argmax(1)]
 
     def _scores(self, X: Any, probabilities: np.ndarray) -> Scores:  # noqa: N803
         parts = [self._circuit_scores(x) for x in self.density_._batches(X)]

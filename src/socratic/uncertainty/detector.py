@@ -204,7 +204,7 @@ def _shared(weights: Mapping[str, float], surprises: Mapping[str, np.ndarray], c
     correlation = np.abs(np.divide(covariance, scale, out=np.eye(len(weights)), where=scale > 0.0))
     shared = {name: weights[name] / same for name, same in zip(surprises, correlation.sum(1), strict=True)}
     whole = sum(shared.values())
-    return {name: weight / whole for name, weight in shared.items()}
+    return {name: float(weight / whole) for name, weight in shared.items()}
 
 
 def _area(known: np.ndarray, weights: np.ndarray, unknown: np.ndarray) -> float:
