@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from socratic.inference import Dropout as Dropout
     from socratic.inference import Expectation as Expectation
     from socratic.inference import Explanation as Explanation
+    from socratic.inference import LikelihoodBounds as LikelihoodBounds
     from socratic.inference import Moments as Moments
     from socratic.inference import NodeMoments as NodeMoments
     from socratic.inference import Posterior as Posterior
     from socratic.inference import PosteriorBounds as PosteriorBounds
     from socratic.inference import RegionValues as RegionValues
     from socratic.inference import Samples as Samples
+    from socratic.inference import WeightIntervals as WeightIntervals
     from socratic.inference import WeightPosterior as WeightPosterior
     from socratic.inference import class_posterior as class_posterior
     from socratic.inference import column_surprise as column_surprise
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from socratic.inference import conditional_sample as conditional_sample
     from socratic.inference import dropout_posterior as dropout_posterior
     from socratic.inference import expectation as expectation
+    from socratic.inference import likelihood_bounds as likelihood_bounds
     from socratic.inference import log_likelihood as log_likelihood
     from socratic.inference import marginal_log_likelihood as marginal_log_likelihood
     from socratic.inference import moments as moments
@@ -64,9 +67,11 @@ if TYPE_CHECKING:
     from socratic.inference import passes as passes
     from socratic.inference import region_log_likelihood as region_log_likelihood
     from socratic.inference import region_surprise as region_surprise
+    from socratic.inference import robustness as robustness
     from socratic.inference import sample as sample
     from socratic.inference import sample_log_likelihoods as sample_log_likelihoods
     from socratic.inference import tdi as tdi
+    from socratic.inference import temper as temper
     from socratic.inference import training_log_likelihood as training_log_likelihood
     from socratic.inference import weight_posterior as weight_posterior
     from socratic.learning.structure import chow_liu_tree as chow_liu_tree
@@ -86,12 +91,14 @@ _HOMES = {
         "Dropout",
         "Expectation",
         "Explanation",
+        "LikelihoodBounds",
         "Moments",
         "NodeMoments",
         "Posterior",
         "PosteriorBounds",
         "RegionValues",
         "Samples",
+        "WeightIntervals",
         "WeightPosterior",
         "class_posterior",
         "column_surprise",
@@ -99,6 +106,7 @@ _HOMES = {
         "conditional_sample",
         "dropout_posterior",
         "expectation",
+        "likelihood_bounds",
         "log_likelihood",
         "marginal_log_likelihood",
         "moments",
@@ -108,9 +116,11 @@ _HOMES = {
         "passes",
         "region_log_likelihood",
         "region_surprise",
+        "robustness",
         "sample",
         "sample_log_likelihoods",
         "tdi",
+        "temper",
         "training_log_likelihood",
         "weight_posterior",
     ),

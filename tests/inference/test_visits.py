@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import socratic
-from socratic import Graph
+from socratic import Graph, ModelFileError, WeightPosterior
+from socratic.circuit.storage import write_tensors
+from socratic.inference.weight_posterior import FORMAT, VERSION
 from tests.inference.circuits import peaky_circuit
 from tests.inference.dirichlet import responsibilities
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows
@@ -87,3 +91,21 @@ def test_wrong_labels_and_weights_are_refused() -> None:
         socratic.weight_posterior(circuit, x, [0.0, 1.0, 1.0])
     with pytest.raises(ValueError, match="sample_weight must hold a finite number of at least 0 for each of 3 rows"):
         socratic.weight_posterior(circuit, x, [0, 1, 1], sample_weight=[1.0, -1.0, 1.0])
+
+
+def test_a_posterior_is_saved_and_read_back(tmp_path: Path) -> None:
+    circuit = socratic.rat_spn(6, 2, n_sums=3, n_leaves=2, depth=2)
+    posterior = socratic.weight_posterior(
+        circuit, torch.randn(9, 6), torch.arange(9) % 2, prior_strength=2.0, worth=0.1
+    )
+    posterior.save(tmp_path / "doubt.safetensors")
+    again = WeightPosterior.load(tmp_path / "doubt.safetensors")
+    assert (again.prior_strength, again.worth) == (2.0, 0.1)
+    assert all(torch.equal(one, other) for one, other in zip(again.visits, posterior.visits, strict=True))
+    circuit.save(tmp_path / "circuit.safetensors")
+    with pytest.raises(ModelFileError, match=r"circuit\.safetensors is no socratic\.weight-posterior"):
+        WeightPosterior.load(tmp_path / "circuit.safetensors")
+    tensors, config = posterior.parts()
+    write_tensors(tmp_path / "bad.safetensors", FORMAT, VERSION, tensors, {**config, "worth": -1})
+    with pytest.raises(ModelFileError, match=r"bad\.safetensors is damaged: it does not describe a weight posterior"):
+        WeightPosterior.load(tmp_path / "bad.safetensors")

@@ -23,19 +23,23 @@ from socratic.inference.queries import (
     sample,
 )
 from socratic.inference.results import Moments, NodeMoments
+from socratic.inference.tempering import temper
 from socratic.inference.visits import weight_posterior
+from socratic.inference.weight_intervals import LikelihoodBounds, WeightIntervals, likelihood_bounds, robustness
 from socratic.inference.weight_posterior import WeightPosterior
 
 __all__ = [
     "Dropout",
     "Expectation",
     "Explanation",
+    "LikelihoodBounds",
     "Moments",
     "NodeMoments",
     "Posterior",
     "PosteriorBounds",
     "RegionValues",
     "Samples",
+    "WeightIntervals",
     "WeightPosterior",
     "class_posterior",
     "column_surprise",
@@ -43,6 +47,7 @@ __all__ = [
     "conditional_sample",
     "dropout_posterior",
     "expectation",
+    "likelihood_bounds",
     "log_likelihood",
     "marginal_log_likelihood",
     "moments",
@@ -52,9 +57,11 @@ __all__ = [
     "passes",
     "region_log_likelihood",
     "region_surprise",
+    "robustness",
     "sample",
     "sample_log_likelihoods",
     "tdi",
+    "temper",
     "training_log_likelihood",
     "weight_posterior",
 ]

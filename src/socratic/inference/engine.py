@@ -205,6 +205,10 @@ class Engine(ABC):
         """Get ready to be evaluated with drawn weights."""
 
     @abstractmethod
+    def bound(self, rows: Tensor, epsilon: Tensor, *, largest: bool) -> Tensor:
+        """Logarithms (N, C) of the smallest or largest class likelihoods, a share (N,) of all weights being unknown."""
+
+    @abstractmethod
     def moments(
         self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None
     ) -> MomentPlan:

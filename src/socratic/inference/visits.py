@@ -54,7 +54,7 @@ def weight_posterior(
     """
     engine = engine_of(circuit)
     rows = check_rows(circuit, x)
-    classes = _check_labels(y, len(rows), circuit.n_classes).to(rows.device)
+    classes = check_labels(y, len(rows), circuit.n_classes).to(rows.device)
     weight = _check_sample_weight(sample_weight, len(rows)).to(rows)
     wide = scale_dtype(rows)
     total = [torch.zeros(shape, dtype=wide, device=rows.device) for shape in engine.sum_shapes]
@@ -69,7 +69,7 @@ def weight_posterior(
     return WeightPosterior(tuple(total), prior_strength, worth)
 
 
-def _check_labels(y: Any, n_rows: int, n_classes: int) -> Tensor:
+def check_labels(y: Any, n_rows: int, n_classes: int) -> Tensor:
     """Numbers of classes (N,)."""
     if y is None:
         if n_classes > 1:

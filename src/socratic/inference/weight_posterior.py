@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from socratic.errors import check_number
+from socratic.circuit.storage import read_tensors, write_tensors
+from socratic.errors import ModelFileError, check_number
+
+FORMAT = "socratic.weight-posterior"
+VERSION = 1
 
 Shape = tuple[int, ...]
 
@@ -55,6 +61,31 @@ class WeightPosterior:
             self.prior_strength if prior_strength is None else prior_strength,
             self.worth if worth is None else worth,
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to ``path``; :meth:`load` reads it back. The circuit has a file of its own."""
+        write_tensors(Path(path), FORMAT, VERSION, *self.parts())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> WeightPosterior:
+        """Read what :meth:`save` wrote."""
+        source = Path(path)
+        tensors, config = read_tensors(source, FORMAT, VERSION)
+        try:
+            return cls.from_parts({name: part.to(device) for name, part in tensors.items()}, config)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{source} is damaged: it does not describe a weight posterior ({error})") from error
+
+    def parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain data for a model file."""
+        tensors = {f"visits.{number}": part for number, part in enumerate(self.visits)}
+        return tensors, {"prior_strength": self.prior_strength, "worth": self.worth}
+
+    @classmethod
+    def from_parts(cls, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> WeightPosterior:
+        """Rebuild what :meth:`parts` gave, with all checks."""
+        visits = tuple(tensors[f"visits.{number}"] for number in range(len(tensors)))
+        return cls(visits, config["prior_strength"], config["worth"])
 
     def check_shapes(self, shapes: Sequence[Shape]) -> None:
         """Raise unless there is a number of visits for each sum of a circuit with these ``sum_shapes``."""

@@ -14,7 +14,7 @@ from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
 from socratic.inference.graph.descent import GraphEvaluation
 from socratic.inference.graph.determinism import is_deterministic
-from socratic.inference.graph.evaluation import class_values, evaluate, values_per_row
+from socratic.inference.graph.evaluation import class_values, evaluate, evaluate_bound, values_per_row
 from socratic.inference.graph.masks import masks_of
 from socratic.inference.graph.moments import GraphLogWeights, GraphMoments
 from socratic.inference.graph.regions import GraphRegions
@@ -70,6 +70,12 @@ class GraphEngine(Engine):
     def reweighted(self, rows: Tensor, posterior: WeightPosterior) -> GraphReweightedEvaluation:
         """Get ready to be evaluated with drawn weights."""
         return GraphReweightedEvaluation(self.circuit, rows, posterior)
+
+    def bound(self, rows: Tensor, epsilon: Tensor, *, largest: bool) -> Tensor:
+        """Logarithms (N, C) of the smallest or largest class likelihoods."""
+        density = self.circuit.leaves.log_density(rows)
+        values = evaluate_bound(self.circuit, density, self.log_weights, epsilon, largest=largest)
+        return class_values(self.circuit, values, rows.dtype)
 
     def moments(
         self, doubt: Doubt, covariance: CovarianceKind, *, leaves: Tensor | None, budget: int | None

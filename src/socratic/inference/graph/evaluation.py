@@ -93,6 +93,25 @@ class _Evaluation(torch.autograd.Function):
         return None, flow[: graph.n_leaves].to(dtype), of_weights
 
 
+def evaluate_bound(graph: Graph, leaves: Tensor, log_weights: Tensor, epsilon: Tensor, *, largest: bool) -> Tensor:
+    """Log-values (M, N) of all nodes, ``epsilon`` (N,) of every sum's weights being its smallest or largest child's."""
+    n_rows, levels = leaves.shape[1], graph.levels
+    values = leaves.new_empty((graph.n_nodes, n_rows), dtype=scale_dtype(leaves))
+    values[: graph.n_leaves] = leaves
+    log_known, log_unknown = torch.log1p(-epsilon).to(values), torch.log(epsilon).to(values)
+    sign = 1.0 if largest else -1.0
+    for block in levels.blocks:
+        for tile in block.tiles(gathered_at_a_time(n_rows, values.device)):
+            terms = gather(values, levels.children_of(tile))
+            if tile.is_sum:
+                weights = _of_tile(log_weights.unsqueeze(-1), tile).to(values)
+                present = torch.where(weights > -torch.inf, sign * terms, -torch.inf)
+                extreme = sign * present.amax(1)
+                terms = torch.logaddexp(log_known + torch.logsumexp(terms + weights, dim=1), log_unknown + extreme)
+            values[tile.start : tile.stop] = terms if tile.is_sum else terms.sum(1)
+    return values
+
+
 def _of_tile(log_weights: Tensor, tile: Block) -> Tensor:
     """The log-weights (n, arity, 1 or N) of a tile of sums."""
     return log_weights[tile.edges()].view(tile.n_nodes, tile.arity, -1)

@@ -14,6 +14,7 @@ from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind, LogMomentPlan
 from socratic.inference.layered.algebra import LogAlgebra, Step
+from socratic.inference.layered.bounds import Bound, BoundAlgebra
 from socratic.inference.layered.descent import LayeredEvaluation
 from socratic.inference.layered.log_moments import LayeredLogMoments
 from socratic.inference.layered.log_weights import LayeredLogWeights
@@ -94,6 +95,11 @@ class LayeredEngine(Engine):
     def reweighted(self, rows: Tensor, posterior: WeightPosterior) -> LayeredReweightedEvaluation:
         """Get ready to be evaluated with drawn weights."""
         return LayeredReweightedEvaluation(self.circuit, rows, posterior)
+
+    def bound(self, rows: Tensor, epsilon: Tensor, *, largest: bool) -> Tensor:
+        """Logarithms (N, C) of the smallest or largest class likelihoods."""
+        leaves = Bound(*LogValues.rescale(self.circuit.leaves.log_density(rows)))
+        return walk(self.circuit, leaves, self.weights, BoundAlgebra(epsilon, largest=largest)).of_classes(rows.dtype)
 
     def moments(
         self,
