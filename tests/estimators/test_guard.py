@@ -249,6 +249,16 @@ def test_rows_for_which_the_model_gives_nan_are_refused() -> None:
         guard.fit(x)
 
 
+@pytest.mark.parametrize("answer", [[1.0], [1.0, 0.0], [0.5, 0.5]])
+def test_a_model_that_says_nothing_leaves_the_circuit_to_decide(answer: list[float]) -> None:
+    x, _ = generated(600, 0)
+    guard = CircuitGuard(lambda rows: np.tile(answer, (len(rows), 1)), density=QUICK, random_state=0).fit(x)
+    assert guard.reject(generated(2000, 1)[0]).mean() < 0.1
+    assert guard.reject(3.0 * x).mean() > 0.8
+    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
+        guard.reject(x[:0])
+
+
 def test_a_model_that_answers_otherwise_than_before_is_refused(guard: CircuitGuard) -> None:
     x, _ = generated(600, 0)
     other = CircuitGuard(halves, density=QUICK, random_state=0).fit(x)

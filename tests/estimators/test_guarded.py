@@ -94,6 +94,10 @@ def test_half_precision_and_rows_without_an_answer_pass() -> None:
     np.testing.assert_array_equal(np.isnan(entropy(answer)), ROWS[:, 0] > 1.0)
 
 
+def test_no_rows_have_no_answers() -> None:
+    assert ask(halves, ROWS[:0]).shape == (0, 2)
+
+
 def test_entropy() -> None:
     np.testing.assert_allclose(entropy(np.array([[1.0, 0.0], [0.5, 0.5]])), [0.0, np.log(2.0)], atol=1e-15)
 

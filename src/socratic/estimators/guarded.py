@@ -56,7 +56,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _batches(rows: Any) -> Iterator[Any]:
-    for start in range(0, n_rows(rows), _BATCH):
+    for start in range(0, max(1, n_rows(rows)), _BATCH):  # of no rows, one empty batch
         yield take(rows, np.arange(start, min(start + _BATCH, n_rows(rows))))
 
 
