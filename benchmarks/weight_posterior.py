@@ -27,6 +27,9 @@ def table(device: torch.device, batch: int, n_features: int, repeats: int) -> li
     calls: dict[str, Callable[[], object]] = {
         "exact TDI, edge masks": partial(socratic.tdi, circuit, x, dropout=0.1),
         "exact moments, Dirichlet weights": partial(socratic.moments, circuit, x, posterior),
+        "class posterior, Dirichlet weights, log-moments": partial(
+            socratic.class_posterior, circuit, x, posterior, method="log-moments"
+        ),
         "log-likelihood": partial(circuit.log_likelihood, x),
         "visits of all sums": partial(socratic.weight_posterior, circuit, x, y),
     }

@@ -114,7 +114,7 @@ LACKING = {
         lambda engine: socratic.node_moments(engine.circuit, EVIDENCE),
     ),
     "log-moments of masks": (
-        lambda engine: engine.no_log_moments(Dropout(0.2)),
+        lambda engine: engine.no_log_moments(Dropout(0.2), leaves=None),
         lambda engine: socratic.dropout_posterior(engine.circuit, EVIDENCE, method="log-moments"),
     ),
 }

@@ -112,13 +112,36 @@ def test_far_rows_of_many_variables_stay_finite(n_features: int) -> None:
     )
 
 
+def test_sums_far_below_their_region_keep_their_noise() -> None:
+    """A root without weight on the children that a row fits lives on values that float32 cannot square."""
+    circuit, posterior, x = build("three-children")
+    x = 4.0 + 0.1 * np.nan_to_num(x)
+    with torch.no_grad():
+        for group in circuit.leaves.leaf_groups():
+            group.values["mean"][:, 0] = 4.0
+            group.values["mean"][:, 1:] = torch.tensor([-3.0, -3.5])
+        for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
+            layer.logits[:, 1:, 0] = -torch.inf
+        double = socratic.class_posterior(circuit, x, posterior, method="log-moments", class_prior=[0.0, 1.0])
+        single = socratic.class_posterior(circuit.float(), x, posterior, method="log-moments", class_prior=[0.0, 1.0])
+    assert double.log_density_std is not None
+    assert single.log_density_std is not None
+    assert (double.log_density_std > 0.05).all()
+    torch.testing.assert_close(single.log_density_std.double(), double.log_density_std, rtol=1e-2, atol=1e-3)
+
+
 def test_uncertain_leaves_add_to_the_doubt() -> None:
     circuit, posterior, x = build("two-children")
-    with torch.no_grad():
-        certain = socratic.class_posterior(circuit, x, posterior)
-        doubtful = socratic.class_posterior(circuit, x, posterior, leaf_variance=0.3)
-    assert doubtful.log_density_std is not None
-    assert certain.log_density_std is not None
-    assert (doubtful.log_density_std > certain.log_density_std).all()
+    found = []
+    for model, doubt in ((circuit, posterior), of_graph(circuit, posterior)):
+        with torch.no_grad():
+            certain = socratic.class_posterior(model, x, doubt, method="log-moments")
+            doubtful = socratic.class_posterior(model, x, doubt, leaf_variance={1: 0.3})
+        assert doubtful.method == "log-moments"
+        assert doubtful.log_density_std is not None
+        assert certain.log_density_std is not None
+        assert (doubtful.log_density_std > certain.log_density_std).all()
+        found.append(doubtful)
+    assert_close(*found, rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="method='monte-carlo' samples masks or weights only"):
         socratic.class_posterior(circuit, x, posterior, leaf_variance=0.3, method="monte-carlo")

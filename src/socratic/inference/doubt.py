@@ -8,7 +8,8 @@ from socratic.inference.dropout import Dropout
 from socratic.inference.weight_posterior import WeightPosterior
 
 Doubt = Dropout | WeightPosterior
-"""Dropout masks on the children of sums, or weights of which only a distribution is known."""
+"""Dropout masks on the children of sums, or weights of which only a distribution is known. Of weights that are only
+known to lie in a set (:class:`~socratic.WeightIntervals`) there are bounds, no moments."""
 
 
 def check_doubt(doubt: Any) -> Doubt:

@@ -219,12 +219,12 @@ class Engine(ABC):
         raise ValueError(f"node_moments is not possible here: {self.no_node_moments}")
 
     @abstractmethod
-    def no_log_moments(self, doubt: Doubt) -> str | None:
+    def no_log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> str | None:
         """Why there is no :meth:`log_moments`; None if there is."""
 
     @abstractmethod
-    def log_moments(self, doubt: Doubt) -> LogMomentPlan:
-        """How to propagate moments of logarithms, unless there is a reason why not."""
+    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> LogMomentPlan:
+        """How to propagate moments of logarithms, unless there is a reason why not; ``leaves`` as for moments."""
 
     @abstractmethod
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Evaluation:

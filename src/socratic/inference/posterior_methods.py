@@ -177,7 +177,7 @@ def _posterior(
     if method == "monte-carlo":
         return sampled.posterior(engine, rows, log_prior, chunk_size)
     few_passes = _passes_of_auto(doubt, sampled.seed)
-    if method == "auto" and engine.no_log_moments(doubt) is not None:
+    if method == "auto" and engine.no_log_moments(doubt, leaves=leaves.relative) is not None:
         method = "expansion"
         if not leaves.uncertain:
             return few_passes.posterior(engine, rows, log_prior, chunk_size)
@@ -210,7 +210,7 @@ def log_moment_posterior(
     chunk_size: int | None,
 ) -> LogMomentPosterior:
     """The class posterior of checked rows by log-moment propagation, and the curvature of each."""
-    plan = engine.log_moments(doubt)
+    plan = engine.log_moments(doubt, leaves=leaves.relative)
     if isinstance(doubt, Dropout) and doubt.rate == 0.0 and not leaves.uncertain:
         return LogMomentPosterior(_certain(engine, rows, log_prior, chunk_size), rows.new_zeros(len(rows)))
 

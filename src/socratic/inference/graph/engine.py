@@ -83,19 +83,19 @@ class GraphEngine(Engine):
         """Moments of the class likelihoods, exact as far as the budget goes."""
         return GraphMoments(self.circuit, self.log_weights, doubt, covariance, leaves=leaves, budget=budget)
 
-    def no_log_moments(self, doubt: Doubt) -> str | None:
+    def no_log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> str | None:
         """Masks need regions; of uncertain weights it is those whose moments would cost too much."""
         if isinstance(doubt, Dropout):
             return "a Graph has no regions to follow; use 'expansion', 'monte-carlo' or 'auto'"
-        plan = GraphMoments(self.circuit, self.log_weights, doubt)
+        plan = GraphMoments(self.circuit, self.log_weights, doubt, leaves=leaves)
         return plan.reason if plan.method == "bounds" else None
 
-    def log_moments(self, doubt: Doubt) -> GraphLogWeights:
+    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> GraphLogWeights:
         """Log-moment propagation, of uncertain weights."""
-        reason = self.no_log_moments(doubt)
+        reason = self.no_log_moments(doubt, leaves=leaves)
         if reason is not None:
             raise ValueError(f"method='log-moments' is not possible here: {reason}")
-        return GraphLogWeights(GraphMoments(self.circuit, self.log_weights, doubt))
+        return GraphLogWeights(GraphMoments(self.circuit, self.log_weights, doubt, leaves=leaves))
 
     def node_moments(self, dropout: Dropout, budget: int | None) -> GraphMoments:
         """Moments of every node, likewise."""

@@ -114,10 +114,10 @@ class LayeredEngine(Engine):
             raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
         return LayeredMoments(self.circuit, self.weights, doubt, covariance)
 
-    def no_log_moments(self, doubt: Doubt) -> None:
+    def no_log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> None:
         """Layers can always."""
 
-    def log_moments(self, doubt: Doubt) -> LogMomentPlan:
+    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> LogMomentPlan:  # noqa: ARG002 - no difference
         """Log-moment propagation."""
         if isinstance(doubt, Dropout):
             return LayeredLogMoments(self.circuit, self.weights, doubt)

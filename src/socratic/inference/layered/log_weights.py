@@ -37,6 +37,7 @@ from socratic.inference.log_normal import log_covariance, log_normal_posterior
 from socratic.inference.weight_noise import log_noise
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import finite_or_zero, log_or_dead
+from socratic.tracing import is_recording
 
 
 class LogSpread(NamedTuple):
@@ -74,6 +75,9 @@ class LogWeightAlgebra:
     ) -> LogSpread:
         sides = [left] if right is None else [left, right]
         shares, sums, values, shift = centre(weights, [side.log_mean for side in sides], all_pairs=layer.all_pairs)
+        if _too_small_to_square(sums):
+            wide = _to(left, torch.float64), None if right is None else _to(right, torch.float64)
+            return _to(self._block(layer, common, weights.double(), *wide, folds), weights.dtype)
         covariance: Tensor | None = None
         bend = torch.zeros_like(sums)
         for side, rho in zip(sides, shares, strict=True):
@@ -84,7 +88,8 @@ class LogWeightAlgebra:
                 covariance = add_covariances(covariance, passed)
         squares = _weighted_squares(weights, values) / positive(sums) / positive(sums)
         if common is not None:
-            covariance = add_covariances(covariance, log_noise(common[folds].unsqueeze(1) * (squares - 1.0)))
+            relative = common[folds].unsqueeze(1).to(squares) * (squares - 1.0)
+            covariance = add_covariances(covariance, log_noise(relative))
         log_mean, scale = rescale(log_or_dead(sums))
         log_scale = torch.stack([side.log_scale for side in sides]).sum(0) + shift + scale
         return LogSpread(log_mean, log_scale, covariance, squares if common is None else None, bend)
@@ -142,6 +147,20 @@ def _weighted_squares(weights: Tensor, values: list[Tensor]) -> Tensor:
 def _average(shares: Tensor, values: Tensor) -> Tensor:
     """Averages of the values (F, N, A) of children by their shares (F, N, S, A) in sums: (F, N, S)."""
     return (shares @ values.unsqueeze(-1)).squeeze(-1)
+
+
+def _too_small_to_square(sums: Tensor) -> bool:
+    """Whether a sum is so far below its region's best that float32 would lose its square."""
+    if sums.dtype == torch.float64 or not sums.numel() or is_recording(sums) or sums.device.type == "mps":
+        return False
+    return bool(sums.detach().amin() < torch.finfo(sums.dtype).tiny ** 0.5)
+
+
+def _to(state: LogSpread, dtype: torch.dtype) -> LogSpread:
+    """The same in another type, but for the scale, which is wide."""
+    log_mean, log_scale, covariance, squares, bend = state
+    covariance, squares = (None if part is None else part.to(dtype) for part in (covariance, squares))
+    return LogSpread(log_mean.to(dtype), log_scale, covariance, squares, bend.to(dtype))
 
 
 def _matrix(state: LogSpread) -> Tensor:
