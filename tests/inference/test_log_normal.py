@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from socratic.inference.log_normal import log_normal_posterior
+from socratic.inference.log_normal import log_covariance, log_normal_posterior
 from socratic.inference.posterior import entropy
+from socratic.inference.saturation import saturation
 
 PRIOR = torch.log(torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64))
 
@@ -78,3 +79,22 @@ def test_dead_classes_and_rows() -> None:
     assert found.mutual_information[1] == 0.0
     assert found.log_density_std[1] == 0.0
     assert all(torch.isfinite(part).all() for part in (found.mean, found.std, found.entropy, found.log_density_std))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_covariances_that_were_cut_off_still_give_a_posterior(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scale = 10.0 ** (12.0 * torch.rand(300, 3, 1, generator=generator, dtype=torch.float64))
+    root = scale * torch.randn(300, 3, 3, generator=generator, dtype=torch.float64)
+    relative = (root @ root.mT).clamp(-1.0, saturation(dtype)).to(dtype)
+    covariance = log_covariance(relative)
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    most = torch.sqrt(variance.unsqueeze(-1) * variance.unsqueeze(-2))
+    assert (covariance.abs() <= most * (1.0 + 1e-5)).all()
+    found = log_normal_posterior(
+        torch.randn(300, 3, generator=generator).to(dtype), covariance, PRIOR.to(dtype), "test"
+    )
+    torch.testing.assert_close(found.mean.sum(-1), torch.ones(300, dtype=dtype))
+    for values in (found.std, found.entropy, found.mutual_information, found.log_density_std):
+        assert values is not None
+        assert values.isfinite().all()

@@ -98,8 +98,12 @@ def _points(log_joint: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
 def log_covariance(relative: Tensor) -> Tensor:
     """Covariance (..., C, C) of logarithms from a relative covariance.
 
-    Variances become log(1 + R), as for log-normal values; correlations are kept.
+    Variances become log(1 + R), as for log-normal values; correlations are kept, and are at most 1 even where
+    variances were cut off.
     """
     variance = relative.diagonal(dim1=-2, dim2=-1)
     ratio = torch.where(variance > 0, torch.log1p(variance) / torch.where(variance > 0, variance, 1.0), 1.0).sqrt()
-    return relative * ratio.unsqueeze(-1) * ratio.unsqueeze(-2)
+    deviation = sqrt_or_zero(torch.log1p(variance))
+    most = deviation.unsqueeze(-1) * deviation.unsqueeze(-2)
+    found = relative * ratio.unsqueeze(-1) * ratio.unsqueeze(-2)
+    return torch.minimum(torch.maximum(found, -most), most)

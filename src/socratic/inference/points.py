@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from socratic.numerics import scale_dtype
+from socratic.numerics import scale_dtype, sqrt_or_zero
 from socratic.tracing import is_recording
 
 _MAX_SOBOL_DIMENSIONS = 21_201
@@ -62,6 +62,9 @@ def covariance_root(covariance: Tensor) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(rotated + rounding)
     if not is_recording(covariance) and bool(failed.any()):
         # Rounding has left a negative eigenvalue beyond what was added: add as much as it takes.
-        safe = torch.linalg.cholesky_ex(rotated + _RESCUE * rounding).L
+        safe, lost = torch.linalg.cholesky_ex(rotated + _RESCUE * rounding)
+        # Where covariances were cut off at the largest number, no rounding explains them: only variances are left.
+        alone = torch.diag_embed(sqrt_or_zero(rotated.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)))
+        safe = torch.where((lost > 0)[..., None, None], alone, safe)
         factor = torch.where((failed > 0)[..., None, None], safe, factor)
     return rotation.mT @ factor
