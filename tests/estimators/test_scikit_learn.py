@@ -49,8 +49,18 @@ OF_THE_MODEL = {
 """scikit-learn's checks that do not apply to guards, and why."""
 
 
+class Halves:
+    """A model whose name is the same in every process that runs these tests, as that of a function is not."""
+
+    def __call__(self, rows: Any) -> np.ndarray:
+        return halves(rows)
+
+    def __repr__(self) -> str:
+        return "halves"
+
+
 @parametrize_with_checks(
-    [CircuitGuard(halves, density=CircuitDensity(n_epochs=3))], expected_failed_checks=lambda _: OF_THE_MODEL
+    [CircuitGuard(Halves(), density=CircuitDensity(n_epochs=3))], expected_failed_checks=lambda _: OF_THE_MODEL
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them
 def test_scikit_learns_own_checks_of_a_guard(estimator: Any, check: Any) -> None:
