@@ -11,7 +11,7 @@ import numpy as np
 from socratic.errors import check_count
 from socratic.uncertainty.conformal import Conformal
 
-_MOST_ROWS, _MOST_NUMBERS = 1000, 2**19
+_MOST_ROWS, _MOST_NUMBERS = 1000, 500_000
 """Familiar rows that are kept to compare with, at most, and numbers in them."""
 
 
