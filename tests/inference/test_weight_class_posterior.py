@@ -145,3 +145,28 @@ def test_uncertain_leaves_add_to_the_doubt() -> None:
     assert_close(*found, rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="method='monte-carlo' samples masks or weights only"):
         socratic.class_posterior(circuit, x, posterior, leaf_variance=0.3, method="monte-carlo")
+
+
+@pytest.mark.parametrize("kind", ["circuit", "graph"])
+def test_a_class_that_no_row_had_is_the_most_doubtful(kind: str) -> None:
+    circuit, _, x = build("root-of-repetitions")
+    model = circuit if kind == "circuit" else circuit.to_graph()
+    rows = np.tile(x, (20, 1))
+    doubt = socratic.weight_posterior(model, rows, torch.zeros(len(rows), dtype=torch.long))
+    with torch.no_grad():
+        spread = socratic.moments(model, x, doubt).relative_variance
+        found = socratic.class_posterior(model, x, doubt)
+    assert (spread[:, 1:] > spread[:, :1]).all()
+    torch.testing.assert_close(found.mean.sum(1), torch.ones(len(x), dtype=found.mean.dtype))
+    assert found.mutual_information.isfinite().all()
+
+
+def test_a_row_without_values_leaves_no_doubt_beside_the_prior() -> None:
+    circuit, doubt, x = build("root-of-repetitions")
+    prior = torch.linspace(1.0, 2.0, circuit.n_classes, dtype=torch.float64)
+    prior /= prior.sum()
+    with torch.no_grad():
+        found = socratic.class_posterior(circuit, np.full_like(x, np.nan), doubt, class_prior=prior)
+    torch.testing.assert_close(found.mean, prior.expand_as(found.mean))
+    assert found.mutual_information.max() < 1e-9
+    assert found.std.max() < 1e-5

@@ -95,6 +95,19 @@ def _points(log_joint: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     return change, weight.unsqueeze(-1)
 
 
+def leaf_log_covariance(relative: Tensor | None) -> Tensor | None:
+    """Variances (F, N, I) or covariances (F, N, I, I) of the logarithms of uncertain leaves; None if they are certain.
+
+    Parameters
+    ----------
+    relative : Tensor (F, I, N) or (F, N, I, I), optional
+        Relative variances, or covariances.
+    """
+    if relative is None:
+        return None
+    return torch.log1p(relative).mT if relative.ndim == 3 else log_covariance(relative)
+
+
 def log_covariance(relative: Tensor) -> Tensor:
     """Covariance (..., C, C) of logarithms from a relative covariance.
 

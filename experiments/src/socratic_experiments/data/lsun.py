@@ -144,8 +144,7 @@ def _reading(database: Path) -> Iterator[Any]:
     file = database / _FILE
     if not file.is_file():
         raise FileNotFoundError(f"{database} is no LMDB database: there is no {_FILE} in it; unpack it again")
-    with file.open("rb"):
-        pass  # if it may not be read, Python says so more clearly than LMDB
+    file.open("rb").close()  # if it may not be read, Python says so more clearly than LMDB
     try:
         # Without a lock, so that nothing is written; without reading ahead, as most of a large database is not wanted.
         with lmdb.open(str(database), readonly=True, lock=False, create=False, readahead=False) as environment:

@@ -25,6 +25,7 @@ from socratic_experiments.reporting.summaries import (
     Curve,
     Record,
     distinct,
+    flagged_margins,
     list_curve,
     of,
     select,
@@ -123,13 +124,7 @@ def _difference(found: Sequence[Record], group: Group) -> Any:
 
 def _gap(records: Sequence[Record], name: str, x: np.ndarray) -> Curve | None:
     """Unknown minus known flagged, seed by seed."""
-    known = {record["seed"]: record for record in select(records, role="known")}
-    gaps = [
-        {"gap": np.subtract(record["flagged"], known[record["seed"]]["flagged"])}
-        for record in select(records, role="unknown", set=name)
-        if record.get("flagged") is not None and known.get(record["seed"], {}).get("flagged") is not None
-    ]
-    return list_curve(gaps, "gap", x)
+    return list_curve([{"margin": margin} for margin in flagged_margins(records, name)], "margin", x)
 
 
 def _histograms(found: Sequence[Record], group: Group) -> Any:

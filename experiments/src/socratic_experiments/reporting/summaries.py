@@ -229,6 +229,16 @@ def flagged_at(record: Record, threshold: float) -> float | None:
     return float(np.interp(threshold, np.linspace(0.0, record["max_entropy"], len(shares)), shares))
 
 
+def flagged_margins(records: Sequence[Record], unknown: str) -> list[np.ndarray]:
+    """By how much more rows of an unknown set than known ones are flagged at each threshold, for each seed: (101,)."""
+    known = {record["seed"]: record["flagged"] for record in select(records, role="known") if record.get("flagged")}
+    return [
+        np.subtract(record["flagged"], known[record["seed"]])
+        for record in select(records, role="unknown", set=unknown)
+        if record.get("flagged") and record["seed"] in known
+    ]
+
+
 def detected_at(known: Record, unknown: Record, rate: float) -> float | None:
     """Share of unknown rows flagged at the threshold that flags this share of the known ones."""
     if known.get("flagged") is None or unknown.get("flagged") is None:

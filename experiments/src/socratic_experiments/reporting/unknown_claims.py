@@ -18,7 +18,7 @@ from socratic_experiments.reporting.evidence import (
     verdict,
 )
 from socratic_experiments.reporting.paper import PAPER_AUC, PAPER_SETS, QUOTED, QUOTED_DETECTION, STANDS_FOR
-from socratic_experiments.reporting.summaries import Record, distinct, flagged_at, plain, select, stat
+from socratic_experiments.reporting.summaries import Record, distinct, flagged_at, flagged_margins, plain, select, stat
 
 _FEW = 0.5
 """Who detects fewer than half of the unknown images misses them."""
@@ -121,13 +121,7 @@ def _margins(found: Evidence, sets: Sequence[str]) -> Iterator[Claim]:
 
 def _margin(found: Evidence, method: str, name: str) -> np.ndarray:
     """By how much more unknown than known rows are flagged at each threshold, over seeds; empty if unknown."""
-    here = select(found.records, method=method)
-    known = {record["seed"]: record["flagged"] for record in select(here, role="known") if record.get("flagged")}
-    margins = [
-        np.subtract(record["flagged"], known[record["seed"]])
-        for record in select(here, role="unknown", set=name)
-        if record.get("flagged") and record["seed"] in known
-    ]
+    margins = flagged_margins(select(found.records, method=method), name)
     return np.mean(margins, axis=0) if margins else np.empty(0)
 
 

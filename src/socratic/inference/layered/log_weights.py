@@ -33,7 +33,7 @@ from socratic.inference.layered.log_moments.sums import (
 )
 from socratic.inference.layered.moments import leaf_covariance
 from socratic.inference.layered.walk import values_per_row, walk
-from socratic.inference.log_normal import log_covariance, log_normal_posterior
+from socratic.inference.log_normal import leaf_log_covariance, log_normal_posterior
 from socratic.inference.weight_noise import log_noise
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import finite_or_zero, log_or_dead
@@ -124,10 +124,7 @@ class LayeredLogWeights:
     def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
         """The class posterior, given the uncertainty (N, L, I) or (N, L, I, I) of leaves and the log-prior (C,)."""
         log_mean, log_scale = rescale(self.circuit.leaves.log_density(rows).mT)
-        relative = leaf_covariance(leaves, matrix=True)
-        covariance = None
-        if relative is not None:
-            covariance = torch.log1p(relative).mT if relative.ndim == 3 else log_covariance(relative)
+        covariance = leaf_log_covariance(leaf_covariance(leaves, matrix=True))
         start = LogSpread(log_mean, log_scale, covariance, None, torch.zeros_like(log_mean))
         roots = walk(self.circuit, start, self.weights, self.algebra)
         assert roots.covariance is not None

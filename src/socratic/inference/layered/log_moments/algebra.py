@@ -23,7 +23,7 @@ from socratic.inference.layered.log_moments.sums import (
     positive,
     rescale,
 )
-from socratic.inference.log_normal import log_covariance
+from socratic.inference.log_normal import leaf_log_covariance
 
 
 class LogMoments(NamedTuple):
@@ -46,9 +46,8 @@ class LogMoments(NamedTuple):
     def of_leaves(cls, log_density: Tensor, relative: Tensor | None) -> LogMoments:
         """The leaves (F, I, N), with relative variances (F, I, N) or covariances (F, N, I, I) if they are uncertain."""
         values = log_density.mT
-        covariance = None
-        if relative is not None:
-            covariance = torch.log1p(relative).mT if relative.ndim == 3 else log_covariance(relative)
+        covariance = leaf_log_covariance(relative)
+        if covariance is not None:
             variances = covariance if covariance.ndim == 3 else covariance.diagonal(dim1=-2, dim2=-1)
             values = values - 0.5 * variances
         log_mean, log_scale = rescale(values)
