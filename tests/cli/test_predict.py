@@ -59,6 +59,18 @@ def test_reasons_are_the_columns_that_speak_most(run: Run, folder: Path, tmp_pat
     assert "has a column 'reasons' already" in assert_one_line(done)
 
 
+def test_what_is_missing_or_unseen_is_no_reason(run: Run, folder: Path, tmp_path: Path) -> None:
+    row = table(1, 1)[0]
+    unseen = [*row[:2], "never seen", *row[3:]]
+    data = write_csv(tmp_path / "data.csv", [[""] * len(row), ["", *row[1:]], unseen])
+    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv", "--explain")
+    assert done.code == 0
+    nothing, without_one, other = [row[-1].split("; ") for row in read_csv(tmp_path / "out.csv")[1]]
+    assert nothing == [""]
+    assert HEADER[0] not in without_one
+    assert HEADER[2] not in other
+
+
 def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path) -> None:
     run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "plain.csv")
     rows = [[*row[::-1], f'note "{i}", with comma', "", "007"] for i, row in enumerate(table(60, 1))]
