@@ -1,6 +1,7 @@
 """Reasons: the surprise of every column in one pass, beside one marginal query for each of them.
 
-``python -m benchmarks.reasons [--device cuda]`` prints the table. Float32; the paper's size (S = I = 20, D = R = 5,
+``python -m benchmarks.reasons [--device cuda]`` prints the table. With SHAP installed (the extra ``benchmarks``)
+also its KernelExplainer of the same model. Float32; the paper's size (S = I = 20, D = R = 5,
 C = 10) for rows of 784 columns, a spatial tree for images of 28 x 28, and a learned graph for a table of 64 columns.
 """
 
@@ -10,13 +11,16 @@ import argparse
 import importlib
 import importlib.util
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 import socratic
 from benchmarks.timing import median_seconds, ratio
 
 BATCH = 200
+
+Row = tuple[str, str]
 
 
 def by_marginals(model: socratic.Circuit | socratic.Graph, x: torch.Tensor) -> torch.Tensor:
@@ -31,7 +35,7 @@ def by_marginals(model: socratic.Circuit | socratic.Graph, x: torch.Tensor) -> t
 
 
 @torch.no_grad()
-def rows_of(name: str, model: socratic.Circuit | socratic.Graph, x: torch.Tensor) -> list[tuple[str, str]]:
+def rows_of(name: str, model: socratic.Circuit | socratic.Graph, x: torch.Tensor) -> list[Row]:
     """Times of one model."""
     device = model.device
     forward = median_seconds(lambda: socratic.marginal_log_likelihood(model, x), device, repeats=5)
@@ -45,18 +49,17 @@ def rows_of(name: str, model: socratic.Circuit | socratic.Graph, x: torch.Tensor
     ]
 
 
-def shap_rows(n_rows: int = 5) -> list[tuple[str, str]]:
-    """``explain`` of a table, beside SHAP's explainer of any model with its default settings."""
+def shap_rows(name: str, x: np.ndarray, n_rows: int = 5, n_background: int = 50) -> list[Row]:
+    """``explain`` of a table, beside SHAP's explainer of any model, with its default settings and on log p(x)."""
     shap = importlib.import_module("shap")
-    x = load_wine(return_X_y=True)[0]
     model = socratic.CircuitOutlierDetector(random_state=0).fit(x)
+    explainer = shap.KernelExplainer(model.score_samples, shap.sample(x, n_background, random_state=0))
     cpu = torch.device("cpu")
     ours = median_seconds(lambda: model.explain(x[:n_rows]), cpu, repeats=5)
-    explainer = shap.KernelExplainer(model.score_samples, shap.sample(x, 100, random_state=0))
     theirs = median_seconds(lambda: explainer.shap_values(x[:n_rows], silent=True), cpu, repeats=1, warm_up=0)
     return [
-        (f"explain, {n_rows} rows of 13 columns", f"{ours * 1e3:.1f} ms"),
-        ("SHAP's KernelExplainer, 100 rows as background", f"{theirs:.1f} s, {theirs / ours:.0f} x"),
+        (f"{name}: explain, {n_rows} rows of {x.shape[1]} columns", f"{ours * 1e3:.1f} ms"),
+        (f"{name}: SHAP's KernelExplainer, {n_background} as background", f"{theirs:.1f} s, {theirs / ours:.0f} x"),
     ]
 
 
@@ -78,8 +81,9 @@ def main() -> None:
     ]:
         print(f"| {name} | {value} |")
     if importlib.util.find_spec("shap") is not None:
-        for name, value in shap_rows():
-            print(f"| {name} | {value} |")
+        for table, load in (("wine", load_wine), ("breast cancer", load_breast_cancer)):
+            for name, value in shap_rows(table, load(return_X_y=True)[0]):
+                print(f"| {name} | {value} |")
 
 
 if __name__ == "__main__":
