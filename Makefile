@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint graphviz benchmark results clean
+.PHONY: demo test coverage test-slow lint graphviz benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,10 @@ graphviz:
 	|| echo "Graphviz could not be installed: tests that render pictures will be skipped"
 
 test: lint graphviz
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2
+
+# Tests take half as long again while their lines are counted.
+coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
 test-slow: $(VENV)/.installed

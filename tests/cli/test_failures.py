@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import os
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import socratic
-from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, finished, launch, read_csv, table, write_csv
+from tests.cli.conftest import FIT, HEADER, Outcome, Run, assert_one_line, read_csv, table, write_csv
 
 GOOD = "".join(",".join(row) + "\n" for row in table(40, 6))
 TITLES = ",".join(HEADER) + "\n"
@@ -178,7 +180,10 @@ def test_a_full_disk_stops_fit(run: Run, folder: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-HIDE = """
+WITHOUT = """
+import contextlib
+import io
+import json
 import sys
 
 
@@ -189,40 +194,47 @@ class Hidden:
 
 
 sys.meta_path.insert(0, Hidden())
+from socratic.cli.app import main
+
+outcomes = []
+for arguments in json.loads(sys.argv[1]):
+    code, out, err = 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as stop:
+            code = stop.code or 0
+    outcomes.append((code, out.getvalue(), err.getvalue()))
+json.dump(outcomes, sys.stdout)
 """
 TABLES = 'reading tables needs pyarrow; install it with: pip install "socratic[tables]"'
 EXTRAS = ("PIL", "cirkit", "graphviz", "matplotlib", "pandas", "polars", "pyarrow", "spflow", "yaml")
+PLAIN: list[tuple[list[str], str | None]] = [
+    (["--help"], None),
+    (["fit", "train.csv", *FIT, "-o", "{out}/m"], TABLES),
+    (["predict", "model", "test.csv", "-o", "{out}/o.csv"], TABLES),
+    (["predict", "model", "test.csv", "-o", "{out}/o.parquet"], "needs pyarrow"),
+    (["evaluate", "model", "test.csv", "--target", "outcome"], TABLES),
+    (["evaluate", "model", "test.csv", "--target", "outcome", "--plots", "{out}/p"], "needs matplotlib"),
+    (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic[plots]"'),
+    (["info", "model"], None),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["fit", "train.csv", *FIT, "-o", "{out}/m"], TABLES),
-        (["predict", "model", "test.csv", "-o", "{out}/o.csv"], TABLES),
-        (["predict", "model", "test.csv", "-o", "{out}/o.parquet"], "needs pyarrow"),
-        (["evaluate", "model", "test.csv", "--target", "outcome"], TABLES),
-        (["evaluate", "model", "test.csv", "--target", "outcome", "--plots", "{out}/p"], "needs matplotlib"),
-        (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic[plots]"'),
-        (["info", "model"], None),
-        (["--help"], None),
-    ],
-    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
-)
-def test_the_plain_install_works_or_says_what_to_install(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str | None
-) -> None:
-    hiding, out = tmp_path / "hiding", tmp_path / "out"
-    for place in (hiding, out):
-        place.mkdir()
-    (hiding / "sitecustomize.py").write_text(HIDE.format(names=EXTRAS))
-    monkeypatch.setenv("PYTHONPATH", str(hiding), prepend=os.pathsep)
-    monkeypatch.chdir(folder)
-    done = finished(launch(*(argument.format(out=out) for argument in arguments)))
-    if message is None:
-        assert (done.code, done.err) == (0, "")
-    else:
-        assert message in assert_one_line(done)
-    assert not list(out.iterdir())
+def test_the_plain_install_works_or_says_what_to_install(folder: Path, tmp_path: Path) -> None:
+    """All in one process: to import torch and scikit-learn anew for each takes seconds."""
+    commands = [[argument.format(out=tmp_path) for argument in arguments] for arguments, _ in PLAIN]
+    program = [sys.executable, "-c", WITHOUT.format(names=EXTRAS), json.dumps(commands)]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=True)
+    assert not done.stderr
+    outcomes = [Outcome(*found) for found in json.loads(done.stdout)]
+    for (_, message), outcome in zip(PLAIN, outcomes, strict=True):
+        if message is None:
+            assert (outcome.code, outcome.err) == (0, ""), outcome
+            assert outcome.out
+        else:
+            assert message in assert_one_line(outcome)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -25,9 +25,9 @@ from socratic.estimators import members
 from socratic.learning.checkpoint import Checkpoint
 
 Circuits = list[Circuit | Graph]
-QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2, "random_state": 0}
+QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 3, "n_repetitions": 2, "random_state": 0}
 X, Y = load_iris(return_X_y=True)
-IMAGES, DIGITS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
+IMAGES, DIGITS = load_digits().images[:90, 2:6, 2:6].astype(np.uint8) * 15, load_digits().target[:90] % 3
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "classifier": lambda **more: CircuitClassifier(**QUICK, **more).fit(X, Y),

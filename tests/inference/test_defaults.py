@@ -36,6 +36,7 @@ def test_what_goes_with_them_has_one_default_in_inference(name: str) -> None:
     assert len({found[query].default for query in callables_with("masks") if query[0].islower()}) == 1
 
 
+@pytest.mark.slow
 def test_sampling_gives_the_same_as_tdi_without_naming_masks() -> None:
     """The README says "the same, by sampling": of two classes whose deviation depends on the kind of masks."""
     circuit = socratic.rat_spn(8, 2, n_sums=8, n_leaves=8, depth=3, n_repetitions=1, seed=1).double()
