@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib")
 
 from socratic.cli import demo
 from socratic.cli.failures import UserError
+from socratic.cli.report import Card, Row, Shift, demo_page
 from tests.html_pages import check_alone
 
 
@@ -37,10 +38,31 @@ def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.C
     assert found.tags.count("svg") == 4
     assert found.tags.count("table") == 1
     assert found.tags.count("img") >= 24
+    assert text.count("Heat map of what is surprising") == text.count("refused (would say") >= 24
     for name in ("TDI, independent", "TDI, exact, unit masks", "Monte Carlo, 100 passes", "log p(x)"):
         assert name in output
         assert name in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_refused_pictures_have_the_reason_below_them() -> None:
+    picture, heat = np.full((8, 8), 3.0), np.zeros((8, 8))
+    heat[2, 5] = 40.0
+    cards = {
+        "refused": [Card(picture, "<7>", None, 0.01, heat)],
+        "answered": [Card(picture, "7", "7", 0.5, None)],
+        "none": [],
+    }
+    words = ["What was <seen>."]
+    row = Row("no dropout", 0.9, (0.1, 0.2, 0.3, 0.4), 0.95, 1.0)
+    shift = Shift("Noise", "level", "01", [picture] * 2, [1, 0], [0, 1], {"no dropout": [0, 1]}, [np.ones(2)] * 2)
+    p_values = {"digits": np.array([0.5, 0.01]), "patches": np.array([0.01])}
+    text = demo_page([row], [shift], p_values, 0.05, cards, words, seed=0)
+    found = check_alone(text)
+    assert found.tags.count("img") == 3
+    assert text.count("most of all the pixel in row 3, column 6") == 1
+    assert "refused (would say &lt;7&gt;)" in text
+    assert "What was &lt;seen&gt;." in text
 
 
 def test_unknown_images_are_made_like_digits() -> None:

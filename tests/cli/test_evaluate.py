@@ -77,6 +77,39 @@ def test_plots_are_the_same_each_time(run: Run, other_rows: OtherRows, tmp_path:
     assert contents[0]["reliability.png"].startswith(b"\x89PNG")
 
 
+def test_reasons_of_refused_rows(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    strange = [[*row[:1], "50000", *row[2:]] for row in table(20, 7)]
+    other = write_csv(tmp_path / "other.csv", strange)
+    command = ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome", "--ood", other]
+    assert "were refused" not in run(*command).out
+    done = run(*command, "--explain")
+    assert (done.code, done.err) == (0, "")
+    known, _, unknown = done.out.partition("why 20 other rows were refused")
+    n_refused = int(load(folder / "model").reject(pd.read_csv(folder / "test.csv")[HEADER[:-1]]).sum())
+    assert (f"why {n_refused} rows were refused" in known) == (n_refused > 0)
+    lines = [line.split() for line in unknown.splitlines() if line.strip()]
+    assert lines[0] == ["reason", "first", "among", "the", "top"]
+    assert lines[1] == ["income", "100.0%", "100.0%"]
+    assert {line[0] for line in lines[2:5]} == {"age", "colour", "member"}
+    assert [line[1] for line in lines[2:5]] == ["0.0%"] * 3
+    examples = [line for line in lines if line[0] == "row"]
+    assert [line[1] for line in examples] == ["1", "2", "3", "4", "5"]
+    assert {tuple(line[2:4]) for line in examples} == {("income", "'50000'")}
+    assert all(float(line[4].strip("();")) > 1000 for line in examples)
+
+
+def test_values_are_shown_as_they_are_and_rows_left_out_are_not(run: Run, folder: Path, tmp_path: Path) -> None:
+    rows = [[*row[:1], "50000", "[red]\x1b[31m", *row[3:]] for row in table(3, 7)]
+    rows[1][-1] = ""
+    data = write_csv(tmp_path / "data.csv", rows)
+    done = run("evaluate", folder / "model", data, "--target", "outcome", "--drop-missing-target", "--explain")
+    assert done.code == 0
+    assert "why 2 rows were refused" in done.out
+    assert [line.split()[1] for line in done.out.splitlines() if line.startswith("row ")] == ["1", "3"]
+    assert "\x1b" not in done.out
+
+
 def test_classes_must_be_known(run: Run, folder: Path, tmp_path: Path) -> None:
     rows = table(20, 8)
     command = ["evaluate", folder / "model"]

@@ -20,6 +20,11 @@ def output() -> Console:
     return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
+def short(text: str, width: int = 40) -> str:
+    """Text of at most so many letters, cut off if need be."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 def on_terminal() -> bool:
     """Whether somebody is watching stderr."""
     return sys.stderr.isatty()

@@ -19,7 +19,7 @@ from scipy.special import entr
 from socratic.cli.console import on_terminal
 from socratic.cli.console import output as result_console
 from socratic.cli.failures import UserError
-from socratic.cli.report import Card, Row, Shift, demo_page
+from socratic.cli.report import BRIGHTEST, Card, Row, Shift, demo_page
 from socratic.errors import import_extra
 from socratic.estimators.building import threads
 from socratic.estimators.classifier import CircuitClassifier
@@ -30,7 +30,7 @@ from socratic.pages import write_page
 from socratic.tables.inputs import encode_rows
 from socratic.uncertainty.metrics import auroc
 
-SIDE, BRIGHTEST = 8, 16.0
+SIDE = 8
 N_PATCHES, N_PASSES, N_CARDS = 600, 100, 12
 ANGLES = tuple(range(0, 91, 10))
 NOISE = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
@@ -268,15 +268,16 @@ def gallery(model: CircuitClassifier, data: Data) -> dict[str, list[Card]]:
         if not len(chosen):
             return []
         answers = model.predict(x[chosen])
+        heats = model.explain(x[chosen]).excess.reshape(-1, SIDE, SIDE) if refused else [None] * len(chosen)
         return [
             Card(
                 x[row].reshape(SIDE, SIDE),
                 str(answer),
                 None if labels is None else str(labels[row]),
                 float(p_value[row]),
-                refused,
+                heat,
             )
-            for row, answer in zip(chosen, answers, strict=True)
+            for row, answer, heat in zip(chosen, answers, heats, strict=True)
         ]
 
     slanted = turned(data.test_x, 20.0)

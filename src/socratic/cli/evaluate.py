@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from socratic.cli.failures import UserError, no_such_column
+from socratic.cli.refusals import Refusal, print_refusals, refusals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +30,7 @@ class Results:
     refused: np.ndarray
     classes: np.ndarray | None
     n_dropped: int
+    refusals: Sequence[Refusal]  # empty unless asked for
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
@@ -54,6 +57,9 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw plots into a folder, as PNG and SVG.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why rows were refused: the columns that speak most against them.")
+    ] = False,
     drop_missing_target: Annotated[
         bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
     ] = False,
@@ -87,13 +93,15 @@ def evaluate(
         scorer = load_scorer(model, device, jobs, resize=resize)
     for table in [source] if other is None else [source, other]:
         check_columns(scorer, table)
-    known = collect(scorer, source, target, drop_missing_target)
-    unknown = None if other is None else collect(scorer, other, None, False)
+    known = collect(scorer, source, target, drop_missing_target, explain)
+    unknown = None if other is None else collect(scorer, other, None, False, explain)
     warn(scorer)
     console = output()
     console.print(_measures(known, scorer.model.rejection_rate))
+    print_refusals(console, known.refusals, "rows")
     if unknown is not None:
         console.print(_detection(known, unknown))
+        print_refusals(console, unknown.refusals, "other rows")
     if plots is not None:
         from socratic.cli.plots import draw_all
 
@@ -101,8 +109,10 @@ def evaluate(
             console.print(f"written {path}", soft_wrap=True)
 
 
-def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool) -> Results:
-    """Score a whole table; what is kept of each row is a few numbers."""
+def collect(
+    scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool, explain: bool = False
+) -> Results:
+    """Score a whole table; what is kept of each row is a few numbers, and why it was refused."""
     from socratic.cli.console import watched
     from socratic.cli.training_table import class_texts
     from socratic.estimators import Answer
@@ -111,17 +121,21 @@ def collect(scorer: Scorer, source: Source, target: str | None, drop_missing_tar
 
     parts: list[Answer] = []
     labels: list[Coded] = []
+    why: list[Refusal] = []
     for chunk in watched(source, f"reading {source.path.name}"):
         parts.append(scorer.answer(chunk.batch, chunk.start))
+        if explain:
+            why += refusals(scorer, chunk, scorer.model.is_rejected(parts[-1]))
         if target is not None:
             labels.append(texts(chunk.batch.column(target)))
     answer = Answer.concatenate(parts)
     if target is None:
-        return Results(answer, scorer.model.is_rejected(answer), None, 0)
+        return Results(answer, scorer.model.is_rejected(answer), None, 0, why)
     classes, kept = class_texts(Coded.joined(labels), source.path, target, drop_missing_target)
     answer = answer.take(kept)
     numbers = _class_numbers(scorer, classes, source.path, target)
-    return Results(answer, scorer.model.is_rejected(answer), numbers, int((~kept).sum()))
+    why = [refusal for refusal in why if kept[refusal.row]]
+    return Results(answer, scorer.model.is_rejected(answer), numbers, int((~kept).sum()), why)
 
 
 def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from socratic.cli.console import short
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -66,7 +68,7 @@ def column_table(columns: Sequence[Any], limit: int | None, scaled: bool = True)
         details = column.describe().removeprefix(f"{column.name}: {column.kind} ").strip("()")
         if column.family.scaling != "none" and not scaled:
             details = column.family.domain
-        table.add_row(Text(_short(column.name)), column.kind, Text(_short(details, 70)))
+        table.add_row(Text(short(column.name)), column.kind, Text(short(details, 70)))
     rest = Counter(column.kind for column in columns[len(shown) :])
     if rest:
         counted = ", ".join(f"{number:,} {kind}" for kind, number in rest.most_common())
@@ -144,7 +146,3 @@ def _describe_structure(model: CircuitClassifierBase) -> str:
         name = f"{name}, {model.n_circuits} circuits"
     n_nodes = getattr(model.circuit_, "n_nodes", None)
     return name if n_nodes is None else f"{name} ({n_nodes:,} nodes)"
-
-
-def _short(text: str, width: int = 40) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

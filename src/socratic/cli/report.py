@@ -12,6 +12,11 @@ import numpy as np
 
 from socratic.pages import INK, MARKERS, PALETTE, clean, figure_element, new_figure, page, png_uri, table
 
+BRIGHTEST = 16.0
+"""The largest value of a pixel."""
+_HOTTEST = 10.0
+"""Nats above what is usual that are drawn in the brightest colour."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -70,13 +75,22 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Card:
-    """An image with the classifier's answer; ``label`` is None where no answer is right."""
+    """An image with the classifier's answer.
+
+    ``label`` is None where no answer is right, and ``heat`` unless the image was refused: in nats, how much more
+    surprising each pixel is, given all others, than in familiar images.
+    """
 
     image: np.ndarray
     answer: str
     label: str | None
     p_value: float
-    refused: bool
+    heat: np.ndarray | None
+
+    @property
+    def refused(self) -> bool:
+        """Whether there is a reason to show."""
+        return self.heat is not None
 
 
 def demo_page(
@@ -109,6 +123,9 @@ def demo_page(
         f"{rate:.0%} of them are refused on average over calibrations.</p>",
         f'<div class="figures">{_p_value_figure(p_values, rate)}</div>',
         "<h2>Examples</h2>",
+        "<p>Below a picture that was refused is the reason: the brighter a pixel, the more surprising it is given all "
+        "others, compared with the same pixel of familiar pictures. Black is as usual, or less; the brightest are "
+        f"{_HOTTEST:.0f} nats above and more.</p>",
         *(_cards(name, group) for name, group in cards.items()),
         f"<p class=quiet>socratic {html.escape(__version__)}, seed {seed}. Digits and photographs are those "
         "that come with scikit-learn.</p>",
@@ -122,7 +139,7 @@ def _shift_figure(shift: Shift) -> str:
     grid = figure.add_gridspec(3, len(shift.levels), height_ratios=[0.55, 1.6, 2.0])
     for place, image in zip(places, shift.samples, strict=True):
         axis = figure.add_subplot(grid[0, place])
-        axis.imshow(image, cmap="gray", vmin=0, vmax=16)
+        axis.imshow(image, cmap="gray", vmin=0, vmax=BRIGHTEST)
         axis.set_axis_off()
     shares, entropies = figure.add_subplot(grid[1, :]), figure.add_subplot(grid[2, :])
     shares.plot(places, shift.accuracy, "o-", color=PALETTE[0], label="accuracy")
@@ -176,16 +193,18 @@ def _card(card: Card) -> str:
     wrong = card.label is not None and card.answer != card.label
     lines = [verdict, *([f"is {card.label}"] if wrong else []), f"p = {card.p_value:.3f}"]
     caption = "<br>".join(html.escape(line) for line in lines)
+    pictures = _picture(card.image, alt, "gray", BRIGHTEST)
+    if card.heat is not None:
+        row, column = np.unravel_index(card.heat.argmax(), card.heat.shape)
+        where = f"Heat map of what is surprising in it: most of all the pixel in row {row + 1}, column {column + 1}"
+        pictures += _picture(card.heat, where, "inferno", _HOTTEST)
     kind = ' class="refused"' if card.refused else ""
-    return (
-        f'<figure{kind}><img src="{_png(card.image)}" alt="{html.escape(alt, quote=True)}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    return f"<figure{kind}>{pictures}<figcaption>{caption}</figcaption></figure>"
 
 
-def _png(image: np.ndarray) -> str:
+def _picture(image: np.ndarray, alt: str, colours: str, brightest: float) -> str:
     from matplotlib.image import imsave
 
     buffer = io.BytesIO()
-    imsave(buffer, image, cmap="gray", vmin=0, vmax=16, format="png")
-    return png_uri(buffer.getvalue())
+    imsave(buffer, image, cmap=colours, vmin=0.0, vmax=brightest, format="png")
+    return f'<img src="{png_uri(buffer.getvalue())}" alt="{html.escape(alt, quote=True)}">'

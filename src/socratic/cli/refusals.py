@@ -1,0 +1,77 @@
+"""Why rows were refused, as ``socratic evaluate --explain`` prints it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from socratic.cli.console import short
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from socratic.scoring import Scorer
+    from socratic.tables.reading import Chunk
+    from socratic.uncertainty.reasons import Reason
+
+_SHOWN_PARTS, _SHOWN_ROWS = 10, 5
+
+
+class Refusal(NamedTuple):
+    """A refused row, and the columns or regions that speak most against it, most first."""
+
+    row: int  # from 0
+    name: str  # to find it by: its number from 1, or the path of an image
+    parts: list[str]
+    words: str  # the same with their values and how surprising they are
+
+
+def refusals(scorer: Scorer, chunk: Chunk, refused: np.ndarray) -> list[Refusal]:
+    """Why the rows of a chunk that are ``refused`` (n,) are so."""
+    from socratic.cli.folders import PATH
+    from socratic.scoring import N_REASONS
+    from socratic.tables.cells import shorten
+
+    rows = refused.nonzero()[0]
+    if not len(rows):
+        return []
+    batch = chunk.batch.take(rows)
+    of_images = scorer.names == [PATH]
+    names = batch.column(PATH).to_pylist() if of_images else [f"row {chunk.start + row + 1:,}" for row in rows]
+
+    def in_words(place: int, reason: Reason) -> str:
+        value = "" if of_images else f" {shorten(batch.column(reason.name)[place].as_py())}"
+        return f"{short(reason.name)}{value} ({reason.excess:+.1f})"
+
+    return [
+        Refusal(
+            chunk.start + int(rows[place]),
+            names[place],
+            [reason.name for reason in reasons],
+            "; ".join(in_words(place, reason) for reason in reasons),
+        )
+        for place, reasons in enumerate(scorer.explain(batch, chunk.start).top(N_REASONS))
+    ]
+
+
+def print_refusals(console: Console, found: Sequence[Refusal], what: str) -> None:
+    """How often each part is a reason, and the first rows with theirs; nothing, if there are no rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not found:
+        return
+    first = Counter(refusal.parts[0] for refusal in found if refusal.parts)
+    top = Counter(name for refusal in found for name in refusal.parts)
+    style: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold"}
+    parts = Table("reason", "first", "among the top", **style)
+    for name in sorted(top, key=lambda name: (-first[name], -top[name]))[:_SHOWN_PARTS]:
+        parts.add_row(Text(short(name)), *(f"{count[name] / len(found):.1%}" for count in (first, top)))
+    examples = Table("refused", "reasons (nats more surprising than usual)", **style)
+    for refusal in found[:_SHOWN_ROWS]:
+        examples.add_row(Text(refusal.name), Text(refusal.words))
+    console.print(f"why {len(found):,} {what} were refused", style="italic")
+    console.print(parts)
+    console.print(examples)
