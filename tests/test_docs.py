@@ -15,6 +15,8 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
+LONG = {"classifier.md", "guard.md", "images.md", "monte-carlo.md"}
+"""Pages whose blocks train or sample for several seconds."""
 
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\s]*)[^`]*$")
 ANY_PYTHON_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*\{?\.?py(?:thon|con)?3?\b", re.IGNORECASE | re.MULTILINE)
@@ -141,7 +143,9 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=name_of(page)) for page in PAGES]
+)
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -112,5 +112,11 @@ def test_pickles_hold_a_model_file(model: CircuitClassifier, frame: pd.DataFrame
     assert b"socratic.estimators" not in content
     expected = scorer(batch_of(frame))
     assert pickle.loads(content)(batch_of(frame)).equals(expected)
+
+
+@pytest.mark.slow
+def test_another_process_says_the_same(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    scorer = TableScorer(model)
+    expected = scorer(batch_of(frame))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
         assert other.submit(scorer, batch_of(frame)).result().equals(expected)

@@ -29,7 +29,10 @@ def experiment(capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(main, capsys)
 
 
-@pytest.mark.parametrize("kind", ["ood", "sweep", "closeness", "rotation", "corruption"])
+@pytest.mark.parametrize(
+    "kind",
+    ["sweep", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ood", "closeness", "rotation", "corruption"))],
+)
 def test_every_experiment(
     kind: str, experiment: Run, results: Path, images_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +52,7 @@ def test_every_experiment(
     assert (folder / "samples.png").exists() == (kind in ("rotation", "corruption"))
 
 
+@pytest.mark.slow
 def test_a_second_run_adds_seeds_and_keeps_what_is_there(experiment: Run, images_folder: Path, tmp_path: Path) -> None:
     unknown = ["--unknown", "noise", "--data", images_folder]
     arguments = [
@@ -77,6 +81,7 @@ def test_a_second_run_adds_seeds_and_keeps_what_is_there(experiment: Run, images
     assert "digits" in markdown.read_text()
 
 
+@pytest.mark.slow
 def test_other_settings_want_another_folder(experiment: Run, tmp_path: Path) -> None:
     arguments = ["rotation", "--train", "digits", *SMALL, "--no-report", "-o", tmp_path]
     assert experiment(*arguments, "--passes", "2").code == 0
@@ -131,6 +136,7 @@ def test_a_set_that_is_missing_is_one_line_that_says_how_to_get_it(experiment: R
     assert len(outcome.err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_lsun_is_met(experiment: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place, category in enumerate(("bedroom", "tower")):
         images = [picture((number, 90 * place, 200 - number)) for number in range(0, 200, 10)]
@@ -222,6 +228,7 @@ def test_a_note_that_cannot_go_into_a_page(experiment: Run, tmp_path: Path) -> N
     assert "Experiments: none." in (tmp_path / "page.md").read_text()
 
 
+@pytest.mark.slow
 def test_runs_of_one_experiment_are_not_mixed(experiment: Run, tmp_path: Path) -> None:
     arguments = ["rotation", "--train", "digits", *SMALL, "--passes", "2", "--no-report", "-o", tmp_path]
     assert experiment(*arguments).code == 0
@@ -260,6 +267,7 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     assert values("killed") == values("whole")
 
 
+@pytest.mark.slow
 def test_classes_that_were_not_met(experiment: Run, tmp_path: Path) -> None:
     arguments = ["ood", "--train", "digits:0-4", "--unknown", "digits:5-9", "blank", *SMALL, "--passes", "2"]
     outcome = experiment(*arguments, "--models", "circuit", "-o", tmp_path)

@@ -19,6 +19,7 @@ from socratic_experiments.records import Records, read_records
 from socratic_experiments.workbench import Workbench
 
 
+@pytest.mark.slow
 def test_estimates_against_many_passes(bench: Workbench, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new estimate is a new row, and needs no change elsewhere."""
     monkeypatch.setattr(closeness, "_N_ROWS", 60)

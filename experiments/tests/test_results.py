@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from socratic_experiments.reporting.figures import drawings
 from socratic_experiments.reporting.markdown import results_markdown
 from socratic_experiments.reporting.summaries import read_folders
@@ -11,6 +13,7 @@ from socratic_experiments.reporting.summaries import read_folders
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_page_is_made_from_the_records() -> None:
     records, settings = read_folders(sorted((ROOT / "benchmarks" / "results" / "experiments").iterdir()))
     note = (ROOT / "benchmarks" / "results" / "images.md").read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from socratic_experiments.records import Records, read_records
 from socratic_experiments.samples import save_samples
@@ -24,6 +25,7 @@ def test_rotation(bench: Workbench, records: Records) -> None:
     assert len(found) == len(ANGLES) * (8 + 2)
 
 
+@pytest.mark.slow
 def test_corruption(bench: Workbench, records: Records) -> None:
     few = replace(bench, test=bench.test.take(slice(0, 30)))
     run_corruption(few, records, ["circuit"], [0])
@@ -34,6 +36,7 @@ def test_corruption(bench: Workbench, records: Records) -> None:
     assert density["fog", 0] == {**density["frost", 0], "shift": "fog"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(bench: Workbench, records: Records) -> None:
     run_rotation(bench, records, ["circuit"], [0])
     path = records.folder / "records.jsonl"

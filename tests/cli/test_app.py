@@ -52,6 +52,7 @@ def test_usage_errors_are_one_line(run: Run, arguments: list[str], message: str)
     assert "--help" in line
 
 
+@pytest.mark.slow
 def test_real_program(folder: Path, tmp_path: Path) -> None:
     done = finished(launch("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv", "--jobs", 1))
     assert (done.code, done.err) == (0, "")

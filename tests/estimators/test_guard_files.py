@@ -47,12 +47,12 @@ def test_a_guard_comes_back_the_same_to_the_same_model(guard: CircuitGuard, path
 
 
 def test_a_guard_of_images_comes_back(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (150, 6, 6)).astype(np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (150, 4, 4)).astype(np.uint8)
 
     def model(batch: np.ndarray) -> np.ndarray:
         return halves((batch.astype(float) - 127.5).reshape(len(batch), -1) / 255)
 
-    density = CircuitImageDensity(n_epochs=2, n_sums=3)
+    density = CircuitImageDensity(n_epochs=1, n_sums=2)
     guard = CircuitGuard(model, density=density, random_state=0).fit(images)
     guard.save(tmp_path / "guard")
     loaded = socratic.load(tmp_path / "guard", model=model)

@@ -199,6 +199,7 @@ def test_tiny_and_odd_tables(structure: str, tmp_path: Path) -> None:
         assert np.array_equal(socratic.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_deep_trees_pickle() -> None:
     rng = np.random.default_rng(0)

@@ -213,11 +213,11 @@ def test_a_dead_repetition_does_not_outvote_a_distant_live_one() -> None:
         group.values["mean"].copy_(means.unsqueeze(1))
     x = torch.zeros(4000, 4)
     values = socratic.training_log_likelihood(circuit, x, dropout=0.5, generator=generator())
-    sampled = torch.cat(list(socratic.sample_log_likelihoods(circuit, x[:1], dropout=0.5, n_passes=2000)))
+    sampled = torch.cat(list(socratic.sample_log_likelihoods(circuit, x[:1], dropout=0.5, n_passes=1000)))
     live = sampled[torch.isfinite(sampled)]
     assert float(live.min()) < -400
     share = float((values < -400).float().mean())
-    assert abs(share - float((sampled[torch.isfinite(sampled)] < -400).float().sum()) / 2000) < 0.05
+    assert abs(share - float((sampled[torch.isfinite(sampled)] < -400).float().sum()) / 1000) < 0.05
 
 
 def socratic_repetition_of_slot(circuit: socratic.Circuit) -> torch.Tensor:

@@ -18,7 +18,7 @@ from tests.oracles import enumerate_masks
 def test_samples_agree_with_enumeration(case: str, masks: str, root_dropout: bool) -> None:
     circuit = build(case)
     x = torch.randn(1, circuit.n_features, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    n = 3000
+    n = 1000
     prior = np.arange(1.0, circuit.n_classes + 1)
     prior /= prior.sum()
     found = socratic.monte_carlo_dropout(
@@ -40,7 +40,7 @@ def test_dropped_winners_are_rescued_from_underflow() -> None:
         group.values["raw_variance"].fill_(50.0)
         circuit.root_branches()[0].logits.copy_(torch.tensor([[[5.0, -5.0], [-5.0, 5.0]]]))
     x = torch.zeros(1, 1)
-    found = socratic.monte_carlo_dropout(circuit, x, dropout=0.5, masks="unit", n_passes=4000, root_dropout=True)
+    found = socratic.monte_carlo_dropout(circuit, x, dropout=0.5, masks="unit", n_passes=1000, root_dropout=True)
     mean, _, dead = enumerate_masks(circuit.double().to_graph(), [0.0], 0.5, "unit", True).posterior([0.5, 0.5])
     np.testing.assert_allclose(found.mean[0], mean, atol=0.04)
     assert found.dead is not None
@@ -76,7 +76,7 @@ def test_leaf_dropout_marginalises_in_expectation() -> None:
     densities = [math.exp(leaf.log_density(float(x[0, v]))) for leaf, v in leaves]
     expected = math.prod(p + (1 - p) * density for density in densities)
     second = math.prod(p + (1 - p) * density**2 for density in densities)
-    n = 4000
+    n = 1000
     samples = torch.stack(list(socratic.sample_log_likelihoods(circuit, x, dropout=0.0, leaf_dropout=p, n_passes=n)))
     deviation = math.sqrt((second - expected**2) / n)
     assert abs(float(samples.exp().mean()) - expected) < 4 * deviation

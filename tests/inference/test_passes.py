@@ -40,6 +40,7 @@ def test_passes_drop_independently_of_each_other(draw: object) -> None:
     assert abs(float(together) - 0.09) < 0.003
 
 
+@pytest.mark.slow
 def test_balanced_passes_are_closer() -> None:
     circuit = socratic.rat_spn(16, 3, n_sums=6, n_leaves=6, depth=3, n_repetitions=2)
     x = torch.randn(20, 16, generator=torch.Generator().manual_seed(0))

@@ -15,6 +15,7 @@ from socratic_experiments.reporting.figures import drawings, save_figures
 from socratic_experiments.reporting.summaries import Record, select
 
 
+@pytest.mark.slow
 def test_figures_are_files_and_the_same_each_time(tmp_path: Path) -> None:
     records = [record for record in select(made_up(), model="circuit") if record["method"] not in (ALONE, SAMPLED)]
     first, second = (save_figures(records, tmp_path / name / "figures") for name in ("first", "second"))

@@ -15,6 +15,7 @@ from socratic_experiments.reporting.summaries import select
 from tests.html_pages import check_alone
 
 
+@pytest.mark.slow
 def test_the_report_of_a_folder(tmp_path: Path) -> None:
     records = select(made_up(), experiment="training") + select(made_up(), experiment="sweep")
     records += select(made_up(), experiment="ood", model="circuit", method=EXACT)

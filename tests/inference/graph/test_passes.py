@@ -115,6 +115,7 @@ def test_bounds_have_no_expansion() -> None:
         socratic.dropout_posterior(graph, x, masks="unit", method="expansion")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masks", ["edge", "unit"])
 def test_balanced_passes_are_closer(masks: str) -> None:
     graph = socratic.rat_spn(6, 3, n_sums=3, n_leaves=3, depth=2, n_repetitions=2).double().to_graph()
