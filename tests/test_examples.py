@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from examples import digits as example
-from examples import inpainting, reasons, rotation, three_views
+from examples import inpainting, reasons, rotation, shrinking_doubt, three_views
 
 import socratic
 from tests.drawing.test_diagram import needs_dot, svg_texts
@@ -112,6 +114,36 @@ def test_reasons_are_measured_on_tables_from_files(tmp_path: Path) -> None:
 def test_reasons_of_strange_digits_are_drawn(tmp_path: Path) -> None:
     reasons.draw(*reasons.strange_digits(), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def falls(doubts: list[shrinking_doubt.Doubt]) -> bool:
+    information = [doubt.mutual_information for doubt in doubts]
+    return all(later < before for before, later in pairwise(information))
+
+
+def test_doubt_falls_as_rows_are_doubled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On a generated table, of two classes that overlap."""
+    monkeypatch.setattr(shrinking_doubt, "N_STEPS", 20)
+
+    def load(return_X_y: bool) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803 - as scikit-learn calls it
+        assert return_X_y
+        rng = np.random.default_rng(0)
+        y = rng.integers(2, size=356)
+        return rng.normal(y[:, None], 1.0, (356, 8)), y
+
+    doubts = shrinking_doubt.measure([shrinking_doubt.table(load, 256, seed=0)], (64, 128, 256))
+    assert [doubt.n_rows for doubt in doubts] == [64, 128, 256]
+    assert falls(doubts)
+    assert doubts[-1].accuracy > 0.85
+    shrinking_doubt.draw({"generated": doubts}, tmp_path / "figure.svg")
+    assert "generated" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_doubt_falls_on_tables() -> None:
+    found = shrinking_doubt.tables()
+    assert all(falls(doubts) for doubts in found.values())
+    assert found["digits"][-1].accuracy > 0.93
 
 
 @needs_dot
