@@ -17,8 +17,11 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
+from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.parameters import PARAMETERS, Parameter, check_parameters, described
-from socratic.estimators.posterior import Randomness
+from socratic.estimators.posterior import DROPOUT, WEIGHTS, Uncertain, dropout_of
+from socratic.inference.kinds import engine_of
+from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import History
 
 
@@ -64,9 +67,11 @@ class CircuitEstimator(SocraticEstimator):
     A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`.
     """
 
+    doubt: str = WEIGHTS
     masks: str
     leaf_variance: float | Mapping[str, float]
     circuit_: Circuit | Graph
+    weight_posterior_: WeightPosterior
     history_: History
     n_iter_: int
 
@@ -87,9 +92,18 @@ class CircuitEstimator(SocraticEstimator):
     def _leaf_variance(self) -> Mapping[int, float] | None:
         """The relative variances that ``leaf_variance`` gives to columns, by their numbers; None if all are 0."""
 
-    def _randomness(self, dropout: float) -> Randomness:
-        """What is random about the circuit at a rate of dropout."""
-        return Randomness(dropout, self.masks, self._leaf_variance())
+    def _set_circuits(self, circuits: Circuits) -> None:
+        """Set ``circuit_`` to all circuits that were trained, as one."""
+        self.circuit_ = as_one(circuits)
+
+    @abstractmethod
+    def _dropout_rate(self) -> float:
+        """The rate of dropout that ``doubt="dropout"`` means."""
+
+    def _uncertain(self) -> Uncertain:
+        """What is uncertain about ``circuit_``."""
+        dropped = dropout_of(self.circuit_, self._dropout_rate(), self.masks) if self.doubt == DROPOUT else None
+        return Uncertain(dropped or self.weight_posterior_, self._leaf_variance())
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         """Log-probabilities of the classes (C,); a density has one class."""
@@ -108,3 +122,5 @@ class CircuitEstimator(SocraticEstimator):
         super()._check_fitted()
         check_count("n_iter_", self.n_iter_, minimum=0)
         check_count("the epochs of history_", len(self.history_.epochs), minimum=self.n_iter_)
+        if hasattr(self, "weight_posterior_"):
+            self.weight_posterior_.check_shapes(engine_of(self.circuit_).sum_shapes)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,20 +18,25 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
+from socratic.estimators.committee import Committee
 from socratic.estimators.explaining import ExplainingEstimator
-from socratic.estimators.posterior import circuit_posterior
+from socratic.estimators.members import Circuits
+from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.inference.posterior import Posterior, class_shares
+from socratic.inference.posterior import Posterior
+from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
 from socratic.learning.settings import Rows
 from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
-from socratic.uncertainty.rates import choose_rate
+from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.scores import Scores, score_rows
 
+PROFILES = {"profile": False, "class_profile": True}
+"""The profiles of a classifier by name, and whether rows are compared within their class."""
 _MOST_JUDGED = 1000
-"""Held-out rows that decide on the rate of dropout, at most."""
+"""Held-out rows that decide how much to doubt, at most."""
 
 
 class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstimator):
@@ -40,18 +46,21 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
     kind that is trained on, which look natural and are not.
     """
 
-    _used_in_answers: ClassVar = ("masks", "leaf_variance", "posterior")
+    _used_in_answers: ClassVar = ("doubt", "masks", "leaf_variance", "posterior")
 
     classes_: np.ndarray
     class_prior_: np.ndarray
+    committee_: Committee
     dropout_: float
+    profile_: Profile
+    class_profile_: Profile
     detector_: Detector
     n_calibration_: int
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Class probabilities p(class | x): (N, C)."""
         check_is_fitted(self)
-        return np.concatenate([self._shares(self._log_joint(x)) for x in self._batches(X)])
+        return np.concatenate([self._shares(self._log_joints(x)) for x in self._batches(X)])
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The most probable class of each row: (N,)."""
@@ -65,10 +74,10 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def answer_rows(self, x: Tensor) -> Answer:
         """The same of rows (N, V) as the circuit reads them."""
-        log_joint = self._log_joint(x)
-        doubt = self._doubt(x, log_joint)
+        log_joints = self._log_joints(x)
+        doubt = self._doubt(x, log_joints)
         doubt = replace(doubt, p_value=self.detector_.p_value(score_rows(doubt)))
-        return Answer(self._shares(log_joint), doubt)
+        return Answer(self._shares(log_joints), doubt)
 
     def is_rejected(self, answer: Answer) -> np.ndarray:
         """Which of the rows that were answered are to be refused, at the present ``rejection_rate``: (N,) booleans."""
@@ -115,6 +124,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         if len(self.classes_) != n_classes or self.class_prior_.shape != (n_classes,):
             raise ValueError("its classes do not fit its circuit")
         check_rate("dropout_", self.dropout_)
+        if hasattr(self, "committee_"):
+            self.committee_.check()
 
     def _encode_classes(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Set ``classes_`` to those of the rows of positive weight, and return the number of each row's class (N,)."""
@@ -144,14 +155,16 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         self.class_prior_ = prior
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
-        """Choose the dropout rate on held-out rows and fit the detector; with too few rows, on the training rows."""
+        """Choose how much to doubt, and fit the detector, on held-out rows; on the training rows if those are few."""
         self.n_calibration_ = len(parts.calibration)
         held_out = (parts.reference, parts.calibration)
         reference, calibration = held_out if self.n_calibration_ else (parts.train, parts.train)
-        self.dropout_ = self._choose_dropout(parts.validation or reference or parts.train)
+        self._count_visits(parts.train)
+        self._choose_doubt(parts.validation or reference or parts.train)
+        crossed = self._fit_profiles(reference, rng)
         self.detector_ = fit_detector(
             self.detector,
-            self._scores(reference.x),
+            {**self._scores(reference.x), **crossed},
             [self._scores(shifted) for shifted in self._shifts(reference.x, rng)],
             self._scores(calibration.x),
             reference.weight.double().cpu().numpy(),
@@ -160,34 +173,100 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         self._remember(calibration)
         self._warn_unless_calibrated(stacklevel=4)
 
-    def _choose_dropout(self, rows: Rows) -> float:
-        if not isinstance(self.dropout, str):
-            return float(self.dropout)
+    def _choose_doubt(self, rows: Rows) -> None:
+        """Set ``dropout_``, and how much a visit is worth to the weight posteriors, by rows that were held out."""
         rows = rows.take(torch.arange(0, len(rows), -(-len(rows) // _MOST_JUDGED)))
-        x = self._read(rows.x)
+        x, labels, weight = self._read(rows.x), rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
+        log_joints, committee = self._log_joints(x), self._committee()
+
+        def most(choices: Sequence[float], doubts: Callable[[float], Sequence[Any]]) -> float:
+            def mean(choice: float) -> np.ndarray:
+                return self._posterior(x, log_joints, doubts(choice)).mean.double().cpu().numpy()
+
+            return most_doubt(choices, mean, labels, weight) if len(choices) > 1 else choices[0]
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # rates that are too large are tried on purpose
-            return choose_rate(
-                lambda rate: self._posterior(x, rate).mean.double().cpu().numpy(),
-                rows.y.cpu().numpy(),
+            rates = DROPOUT_RATES if isinstance(self.dropout, str) else (float(self.dropout),)
+            self.dropout_ = most(rates, lambda rate: committee.dropping(rate, self.masks))
+            worth = most(WORTHS, lambda worth: committee.tempered(worth).weight_posteriors)
+        self.weight_posterior_ = self.weight_posterior_.tempered(worth=worth)
+        if hasattr(self, "committee_"):
+            self.committee_ = self.committee_.tempered(worth)
+
+    def _fit_profiles(self, rows: Rows, rng: np.random.Generator) -> Scores:
+        """Set the profiles, and return the scores (N,) of the rows by profiles of the others among them."""
+        x = torch.cat(list(self._read_in_batches(rows.x)))
+        folds = rng.permutation(len(x)) % N_FOLDS
+        found = {}
+        for name, by_class in PROFILES.items():
+            profile, found[name] = Profile.fit_crossed(
+                self.circuit_,
+                x,
+                folds,
                 rows.weight.double().cpu().numpy(),
+                class_prior=self.class_prior_.tolist(),
+                by_class=by_class,
             )
+            setattr(self, f"{name}_", profile)
+        return found
 
     def _scores(self, x: Tensor) -> Scores:
         """Scores of rows of the kind that is trained on."""
-        parts = [score_rows(self._doubt(part, self._log_joint(part))) for part in self._read_in_batches(x)]
+        parts = [score_rows(self._doubt(part, self._log_joints(part))) for part in self._read_in_batches(x)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _doubt(self, x: Tensor, log_joint: Tensor) -> Uncertainty:
-        """What the circuit says of its doubt, before it is compared with familiar rows."""
-        return Uncertainty.of_posterior(self._posterior(x, self.dropout_), self._log_density(x, log_joint))
+    def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
+        """What the classifier says of its doubt, before it is compared with familiar rows."""
+        committee = self._committee()
+        dropping = self.doubt == DROPOUT
+        doubts = committee.dropping(self.dropout_, self.masks) if dropping else committee.weight_posteriors
+        posterior = self._posterior(x, log_joints, doubts)
+        profiles = [self._distance(name, x) for name in PROFILES]
+        return Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
 
-    def _posterior(self, x: Tensor, dropout: float) -> Posterior:
-        randomness = self._randomness(dropout)
-        return circuit_posterior(self.posterior, self.circuit_, x, randomness, self.class_prior_.tolist())
+    def _posterior(self, x: Tensor, log_joints: Tensor, doubts: Sequence[Any]) -> Posterior:
+        """The class posterior of rows over what is in doubt of each circuit."""
+        prior = self.class_prior_.tolist()
+        return self._committee().posterior(self.posterior, x, log_joints, doubts, self._leaf_variance(), prior)
 
-    def _shares(self, log_joint: Tensor) -> np.ndarray:
-        return class_shares(log_joint, self._log_prior(self.circuit_)).double().cpu().numpy()
+    def _distance(self, name: str, x: Tensor) -> np.ndarray:
+        """How far rows are from one of ``PROFILES``: (N,), NaN in models from files that have none."""
+        profile: Profile | None = getattr(self, f"{name}_", None)
+        if profile is None:
+            return np.full(len(x), np.nan)
+        return profile.score(self.circuit_, x, class_prior=self.class_prior_.tolist())
+
+    def _dropout_rate(self) -> float:
+        return self.dropout_
+
+    def _set_circuits(self, circuits: Circuits) -> None:
+        super()._set_circuits(circuits)
+        if len(circuits) > 1:
+            self.committee_ = Committee(circuits, ())
+
+    def _count_visits(self, rows: Rows) -> None:
+        super()._count_visits(rows)
+        if hasattr(self, "committee_"):
+            circuits = self.committee_.circuits
+            self.committee_ = Committee(circuits, tuple(self._visits(circuit, rows) for circuit in circuits))
+
+    def _committee(self) -> Committee:
+        """The circuits that answer: several if there are, otherwise ``circuit_`` alone."""
+        if hasattr(self, "committee_"):
+            return self.committee_
+        known = (self.weight_posterior_,) if hasattr(self, "weight_posterior_") else ()
+        return Committee((self.circuit_,), known)
+
+    def _log_joints(self, x: Tensor) -> Tensor:
+        """log p(x, class) of rows (n, V) by each circuit that answers: (K, n, C)."""
+        return self._committee().log_joints(x, self._log_prior(self.circuit_))
+
+    def _log_joint(self, x: Tensor) -> Tensor:
+        return _mixed(self._log_joints(x))
+
+    def _shares(self, log_joints: Tensor) -> np.ndarray:
+        return self._committee().shares(log_joints, self._log_prior(self.circuit_)).double().cpu().numpy()
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         with np.errstate(divide="ignore"):  # a class may have a prior of 0
@@ -196,3 +275,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def _conformal(self) -> Conformal:
         return self.detector_.calibration
+
+
+def _mixed(log_joints: Tensor) -> Tensor:
+    """log p(x, class) of circuits joined under a sum (n, C), from that of each (K, n, C)."""
+    return torch.logsumexp(log_joints, 0) - math.log(len(log_joints))

@@ -16,6 +16,7 @@ from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.members import Fitted, Member, fit_members
+from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
@@ -39,6 +40,10 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         How columns are encoded.
     dropout_ : float
         The dropout rate of the uncertainty.
+    weight_posterior_ : WeightPosterior
+        The distribution of its weights that the training rows leave, with the worth of a visit that was chosen.
+    profile_, class_profile_ : Profile
+        Familiar log-likelihoods of the parts of a row, of all classes and of each.
     detector_ : Detector
     calibrated_ : bool
         Whether enough rows were held out to keep ``rejection_rate``.
@@ -74,10 +79,11 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         early_stopping: int | None = 15,
         validation_fraction: float | str = "auto",
         calibration_fraction: float = 0.2,
+        doubt: str = "weights",
         dropout: float | str = "auto",
         masks: str = "edge",
         leaf_variance: float | Mapping[str, float] = 0.0,
-        posterior: str = "expansion",
+        posterior: str = "one-pass",
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
         rejection_rate: float = 0.05,
@@ -105,6 +111,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.calibration_fraction = calibration_fraction
+        self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
         self.leaf_variance = leaf_variance
@@ -120,7 +127,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.device = device
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
-        """Train, choose the dropout rate, and calibrate.
+        """Train, choose how much to doubt, and calibrate.
 
         Parameters
         ----------
@@ -138,10 +145,10 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
             If too few rows can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
         """
         raw, weight = self._check_rows(X, sample_weight)
-        if self.posterior == "log-moments" and self.structure in LEARNED:
+        if self.posterior == "log-moments" and self.doubt == DROPOUT and self.structure in LEARNED:
             raise ValueError(
-                f"posterior='log-moments' is not for structure={self.structure!r}; use 'expansion', 'auto' or "
-                "'monte-carlo'"
+                f"posterior='log-moments' is not for doubt='dropout' with structure={self.structure!r}; use "
+                "'one-pass', 'auto' or 'monte-carlo'"
             )
         y = check_labels(y)
         check_consistent_length(X, y)
@@ -174,7 +181,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         def fit(member: Member) -> Fitted:
             return fit_circuit(self, self.table_, len(self.classes_), parts, trainer, member)
 
-        self.circuit_, self.history_ = fit_members(self, seed, fit)
+        circuits, self.history_ = fit_members(self, seed, fit)
+        self._set_circuits(circuits)
         self.n_iter_ = len(self.history_.epochs)
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:

@@ -14,7 +14,6 @@ from socratic.estimators.building import Training, fit_circuit, threads, train_b
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.parameters import DENSITY_PARAMETERS
-from socratic.estimators.posterior import circuit_moments
 from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
@@ -31,13 +30,13 @@ class DensityBase(TableEstimator):
     """An estimator around a circuit of one class."""
 
     _parameters: ClassVar = DENSITY_PARAMETERS
-    _used_in_answers: ClassVar = ("dropout", "masks", "leaf_variance")
+    _used_in_answers: ClassVar = ("doubt", "dropout", "masks", "leaf_variance")
 
     def uncertainty(self, X: Any) -> DensityUncertainty:  # noqa: N803
-        """Mean and deviation of each row's p(x) over dropout masks, and leaves as uncertain as ``leaf_variance``."""
+        """Mean and deviation of each row's p(x) over what is in doubt, and leaves as uncertain as ``leaf_variance``."""
         check_is_fitted(self)
         x = encode_rows(self, X)
-        moments = circuit_moments(self.circuit_, x, self._randomness(self.dropout))
+        moments = self._uncertain().moments(self.circuit_, x)
         return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
@@ -60,8 +59,13 @@ class DensityBase(TableEstimator):
             return fit_circuit(self, self.table_, 1, parts, trainer, member)
 
         with threads(self.n_jobs):
-            self.circuit_, self.history_ = fit_members(self, seed, fit)
+            circuits, self.history_ = fit_members(self, seed, fit)
+        self._set_circuits(circuits)
         self.n_iter_ = len(self.history_.epochs)
+        self._count_visits(parts.train)
+
+    def _dropout_rate(self) -> float:
+        return self.dropout
 
 
 class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
@@ -75,6 +79,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         Of one class.
     table_ : Table
         How columns are encoded.
+    weight_posterior_ : WeightPosterior
+        The distribution of its weights that the training rows leave.
     familiar_ : FamiliarSurprises
         Of familiar rows, which ``explain`` compares with.
     history_ : History
@@ -99,6 +105,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         learning_rate: float = 0.05,
         learning_rate_schedule: str = "cosine",
         validation_fraction: float | str = "auto",
+        doubt: str = "weights",
         dropout: float = 0.1,
         masks: str = "edge",
         leaf_variance: float | Mapping[str, float] = 0.0,
@@ -121,6 +128,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.learning_rate = learning_rate
         self.learning_rate_schedule = learning_rate_schedule
         self.validation_fraction = validation_fraction
+        self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
         self.leaf_variance = leaf_variance

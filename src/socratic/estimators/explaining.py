@@ -11,7 +11,11 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.estimators.base import CircuitEstimator
+from socratic.inference.visits import weight_posterior
+from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Rows
 from socratic.memory import table_rows
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
@@ -56,6 +60,20 @@ class ExplainingEstimator(CircuitEstimator):
         super()._check_fitted()
         if hasattr(self, "familiar_"):
             self._compare(np.empty((0, self.familiar_.surprise.shape[1])))
+
+    def _count_visits(self, rows: Rows) -> None:
+        """Set ``weight_posterior_`` by the rows that were trained on."""
+        self.weight_posterior_ = self._visits(self.circuit_, rows)
+
+    def _visits(self, circuit: Circuit | Graph, rows: Rows) -> WeightPosterior:
+        """The weight posterior that such rows leave to a circuit."""
+        counted: WeightPosterior | None = None
+        for part in torch.arange(len(rows)).split(table_rows(rows.x.shape[1])):
+            some = rows.take(part)
+            found = weight_posterior(circuit, self._read(some.x), some.y, sample_weight=some.weight)
+            counted = found if counted is None else counted.plus(found)
+        assert counted is not None
+        return counted
 
     def _remember(self, rows: Rows) -> None:
         """Keep how surprising the parts of familiar rows are, which are of the kind that is trained on."""

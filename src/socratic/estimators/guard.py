@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import KFold
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -26,7 +25,7 @@ from socratic.images.checks import check_images
 from socratic.tables.raw import raw_table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
-from socratic.uncertainty.profile import Profile
+from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
 
@@ -34,7 +33,6 @@ GUARD_SCORES = ("log_likelihood", "profile", "entropy")
 """What is unusual about a row: to the circuit the first two, to the model the last."""
 _REFERENCE = 1 / 3
 """Share of the held-out rows that scores are weighed by; the others are calibrated on."""
-_N_FOLDS = 5
 
 
 def _density(name: str, value: Any) -> None:
@@ -271,7 +269,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         rng: np.random.Generator,
     ) -> tuple[Given, Given, Given]:
         """The rows to train, to weigh scores and to calibrate on; with too few rows all are those to train on."""
-        rows = _draws("X", X, density, _N_FOLDS)
+        rows = _draws("X", X, density, N_FOLDS)
         if held_out is None:
             one_class = np.zeros(len(rows.weight), dtype=np.int64)
             share = self.calibration_fraction
@@ -322,12 +320,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         """Set ``profile_``, and return the scores (N,) of the rows by profiles of the others among them."""
         circuit = self.density_.circuit_
         x = torch.cat(list(self.density_._batches(reference.rows)))
-        self.profile_ = Profile.fit(circuit, x, reference.weight)
-        scores = np.empty(len(x))
-        folds = KFold(min(_N_FOLDS, len(x)), shuffle=True, random_state=int(rng.integers(2**31 - 1)))
-        for others, these in folds.split(scores):
-            profile = Profile.fit(circuit, x[others], reference.weight[others])
-            scores[these] = profile.score(circuit, x[these])
+        folds = rng.permutation(len(x)) % N_FOLDS
+        self.profile_, scores = Profile.fit_crossed(circuit, x, folds, reference.weight)
         return scores
 
     def _conformal(self) -> Conformal:

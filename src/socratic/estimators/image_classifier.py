@@ -47,6 +47,10 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     circuit_ : Circuit
     dropout_ : float
         The dropout rate of the uncertainty.
+    weight_posterior_ : WeightPosterior
+        The distribution of its weights that the training images leave, with the worth of a visit that was chosen.
+    profile_, class_profile_ : Profile
+        Familiar log-likelihoods of the parts of an image, of all classes and of each.
     detector_ : Detector
     calibrated_ : bool
         Whether enough images were held out to keep ``rejection_rate``.
@@ -87,10 +91,11 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         training_dropout: float = 0.1,
         leaf_dropout: float | str = "auto",
         calibration_fraction: float | str = "auto",
+        doubt: str = "weights",
         dropout: float | str = "auto",
         masks: str = "edge",
         leaf_variance: float = 0.0,
-        posterior: str = "expansion",
+        posterior: str = "one-pass",
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
         rejection_rate: float = 0.05,
@@ -121,6 +126,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         self.training_dropout = training_dropout
         self.leaf_dropout = leaf_dropout
         self.calibration_fraction = calibration_fraction
+        self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
         self.leaf_variance = leaf_variance
@@ -136,7 +142,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         self.device = device
 
     def fit(self, X: Any, y: Any) -> CircuitImageClassifier:  # noqa: N803
-        """Train, choose the dropout rate, and calibrate.
+        """Train, choose how much to doubt, and calibrate.
 
         Parameters
         ----------

@@ -32,6 +32,8 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
         How the bytes of images become variables of the circuit.
     circuit_ : Circuit
         Of one class.
+    weight_posterior_ : WeightPosterior
+        The distribution of its weights that the training images leave.
     familiar_ : FamiliarSurprises
         Of familiar images, which ``explain`` compares with.
     history_ : History
@@ -110,6 +112,7 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
             self._choose(images)
             train = self._rows(images, np.zeros(len(images), dtype=np.int64))
             self._train(train, torch.zeros(1, device=train.x.device), seed)
+            self._count_visits(train)
             self._remember(train)
         return self
 
@@ -119,3 +122,6 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
 
     def _leaf_variance(self) -> None:
         return None
+
+    def _dropout_rate(self) -> float:
+        raise NotImplementedError("a density of images has no dropout rate")

@@ -63,7 +63,8 @@ class ImageEstimator(ExplainingEstimator):
                     self, self.sizes_, self.encoder_, train, log_prior, member=member, progress=progress
                 )
 
-        self.circuit_, self.history_ = fit_members(self, seed, fit)
+        circuits, self.history_ = fit_members(self, seed, fit)
+        self._set_circuits(circuits)
         self.n_iter_ = len(self.history_.epochs)
 
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803

@@ -15,6 +15,7 @@ from socratic.estimators.learned import LEARNED
 from socratic.learning.settings import History
 
 Fitted = tuple[Circuit | Graph, History]
+Circuits = tuple[Circuit | Graph, ...]
 
 
 class Member(NamedTuple):
@@ -38,8 +39,8 @@ class Member(NamedTuple):
     title: str
 
 
-def fit_members(settings: Any, seed: int, fit: Callable[[Member], Fitted]) -> Fitted:
-    """Fit as many circuits as ``settings``, an estimator, asks for, and join them.
+def fit_members(settings: Any, seed: int, fit: Callable[[Member], Fitted]) -> tuple[Circuits, History]:
+    """Fit as many circuits as ``settings``, an estimator, asks for.
 
     The first has ``seed`` itself, and asking for more keeps the others: a single circuit is what it always was. The
     histories follow each other, each from epoch 0 on, and the best epoch is the last one's.
@@ -49,10 +50,13 @@ def fit_members(settings: Any, seed: int, fit: Callable[[Member], Fitted]) -> Fi
     for member in members:
         if member.checkpoint is not None:
             member.checkpoint.unlink(missing_ok=True)
-    if len(members) == 1:
-        return circuits[0], histories[0]
     epochs = tuple(epoch for history in histories for epoch in history.epochs)
-    return join_circuits(circuits), History(epochs, histories[-1].best)
+    return circuits, History(epochs, histories[-1].best)
+
+
+def as_one(circuits: Circuits) -> Circuit | Graph:
+    """Circuits joined under a sum over them."""
+    return circuits[0] if len(circuits) == 1 else join_circuits(circuits)
 
 
 def _members(settings: Any, seed: int) -> list[Member]:

@@ -34,6 +34,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         Of one class.
     table_ : Table
         How columns are encoded.
+    weight_posterior_ : WeightPosterior
+        The distribution of its weights that the training rows leave.
     familiar_ : FamiliarSurprises
         Of familiar rows, which ``explain`` compares with.
     history_ : History
@@ -62,6 +64,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         learning_rate: float = 0.05,
         learning_rate_schedule: str = "cosine",
         validation_fraction: float | str = "auto",
+        doubt: str = "weights",
         dropout: float = 0.1,
         masks: str = "edge",
         leaf_variance: float | Mapping[str, float] = 0.0,
@@ -86,6 +89,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.learning_rate = learning_rate
         self.learning_rate_schedule = learning_rate_schedule
         self.validation_fraction = validation_fraction
+        self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
         self.leaf_variance = leaf_variance

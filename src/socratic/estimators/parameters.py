@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from socratic.errors import check_choice, check_count, check_rate
 from socratic.estimators.building import STRUCTURES, check_image_shape, choose_device
-from socratic.estimators.posterior import POSTERIORS
+from socratic.estimators.posterior import DOUBTS, POSTERIORS
 from socratic.inference.dropout import MASK_KINDS
 from socratic.learning.settings import SCHEDULES
 from socratic.uncertainty.detector import DETECTORS
@@ -210,10 +210,16 @@ _TRAINING = {
     "checkpoint": Parameter("path, optional", "File from which an interrupted ``fit`` resumes.", or_none(_path)),
 }
 _UNCERTAINTY = {
+    "doubt": Parameter(
+        _names(*DOUBTS),
+        "What the uncertainty is about: the weights, which finitely many rows taught (a Dirichlet distribution for "
+        "each sum: see :func:`~socratic.weight_posterior`), or which children sums keep under dropout.",
+        one_of(*DOUBTS),
+    ),
     "dropout": Parameter(
         'float or "auto"',
-        'Dropout rate of the uncertainty. "auto" takes the largest of some rates whose mean posterior has a log-loss '
-        "on held-out rows within one standard error of the best rate's.",
+        'Dropout rate of the uncertainty, for ``doubt="dropout"``. "auto" takes the largest of some rates whose mean '
+        "posterior has a log-loss on held-out rows within one standard error of the best rate's.",
         or_auto(check_rate),
     ),
     "masks": Parameter(
@@ -224,13 +230,14 @@ _UNCERTAINTY = {
     "leaf_variance": Parameter(
         "float or mapping of column name to float",
         "Prior doubt about the densities of single values: the relative variance (variance divided by the squared "
-        "mean) that they have in all columns, or in some of them, beside that of dropout.",
+        "mean) that they have in all columns, or in some of them, beside what is in doubt.",
         _variance,
     ),
     "posterior": Parameter(
         _names(*POSTERIORS),
-        'How the uncertainty is computed: see :func:`~socratic.dropout_posterior`. "auto" is closer to the truth and '
-        "slower, and no better at telling unfamiliar rows apart.",
+        'How the uncertainty is computed: see :func:`~socratic.class_posterior`. "one-pass" is log-moments for weights '
+        'and expansion for dropout; "auto" is closer to the truth and slower, and no better at telling unfamiliar rows '
+        "apart.",
         one_of(*POSTERIORS),
     ),
     "class_prior": Parameter(
@@ -259,6 +266,9 @@ PARAMETERS: Mapping[str, Parameter] = {**_CIRCUIT, **_TRAINING, **_UNCERTAINTY, 
 DENSITY_PARAMETERS: Mapping[str, Parameter] = {
     **PARAMETERS,
     "dropout": Parameter(
-        "float", "Dropout rate of ``uncertainty``, and of nothing else; it can be changed after ``fit``.", check_rate
+        "float",
+        'Dropout rate of ``uncertainty`` with ``doubt="dropout"``, and of nothing else; it can be changed after '
+        "``fit``.",
+        check_rate,
     ),
 }

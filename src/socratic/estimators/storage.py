@@ -15,17 +15,22 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
 from socratic.errors import ModelFileError, check_choice
-from socratic.estimators.base import SocraticEstimator
+from socratic.estimators.base import CircuitEstimator, SocraticEstimator
+from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.classifier import CircuitClassifier
+from socratic.estimators.committee import Committee
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_building import ImageSizes
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
+from socratic.estimators.members import as_one
 from socratic.estimators.outlier import CircuitOutlierDetector
+from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.stored_before import FORMAT_BEFORE, VERSION_BEFORE, upgraded
 from socratic.families import Family, as_family
 from socratic.images import PixelEncoder
+from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
 from socratic.uncertainty.conformal import Conformal
@@ -85,7 +90,7 @@ def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[
     tensors: dict[str, Tensor] = {}
     fitted = {}
     for name, value in sorted(vars(model).items()):
-        if name.endswith("_"):
+        if name.endswith("_") and not (name == "circuit_" and hasattr(model, "committee_")):  # which is it, joined
             some, fitted[name] = PARTS[name].write(value)
             tensors |= {f"{name}/{key}": tensor for key, tensor in some.items()}
     return tensors, {"estimator": type(model).__name__, "parameters": _plain_parameters(model), "fitted": fitted}
@@ -93,10 +98,12 @@ def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[
 
 def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -> SocraticEstimator:
     model = _unfitted(config)
+    if isinstance(model, CircuitEstimator) and "weight_posterior_" not in config["fitted"]:
+        model.doubt = DROPOUT  # written before there was another doubt
     for name, state in config["fitted"].items():
-        prefix = f"{name}/"
-        some = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-        setattr(model, name, PARTS[name].read(some, state, device))
+        setattr(model, name, PARTS[name].read(_below(tensors, f"{name}/"), state, device))
+    if isinstance(model, CircuitClassifierBase) and "committee_" in config["fitted"]:
+        model.circuit_ = as_one(model.committee_.circuits)
     model._check_fitted()
     return model
 
@@ -144,6 +151,30 @@ def _write_circuit(circuit: Any) -> State:
 
 def _read_circuit(tensors: Tensors, state: Any) -> Circuit | Graph:
     return restore(Path("its circuit"), state["kind"], state["config"], tensors)
+
+
+def _write_committee(committee: Committee) -> State:
+    tensors: dict[str, Tensor] = {}
+    states = []
+    for number, (circuit, posterior) in enumerate(zip(committee.circuits, committee.weight_posteriors, strict=True)):
+        members = {"circuit": _write_circuit(circuit), "weights": posterior.parts()}
+        tensors |= {f"{number}/{name}/{key}": part for name, (some, _) in members.items() for key, part in some.items()}
+        states.append({name: state for name, (_, state) in members.items()})
+    return tensors, states
+
+
+def _read_committee(tensors: Tensors, states: Any, device: torch.device | str) -> Committee:
+    circuits, posteriors = [], []
+    for number, state in enumerate(states):
+        circuits.append(_read_circuit(_below(tensors, f"{number}/circuit/"), state["circuit"]).to(device))
+        found = WeightPosterior.from_parts(_below(tensors, f"{number}/weights/"), state["weights"])
+        posteriors.append(found.to(device))
+    return Committee(tuple(circuits), tuple(posteriors))
+
+
+def _below(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, by the rest of their names."""
+    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
 
 
 def _write_encoder(encoder: PixelEncoder) -> State:
@@ -194,9 +225,17 @@ PARTS: dict[str, Part] = {
         lambda tensors, _, __: Conformal.fit(**_arrays(tensors)),
     ),
     "density_": Part(_write_estimator, _read_estimator),
-    "profile_": Part(
-        lambda profile: _of_arrays(profile.to_state()),
-        lambda tensors, state, _: Profile.from_state(_arrays(tensors), state),
+    "committee_": Part(_write_committee, _read_committee),
+    "weight_posterior_": Part(
+        lambda posterior: posterior.parts(),
+        lambda tensors, state, device: WeightPosterior.from_parts(tensors, state).to(device),
+    ),
+    **dict.fromkeys(
+        ("profile_", "class_profile_"),
+        Part(
+            lambda profile: _of_arrays(profile.to_state()),
+            lambda tensors, state, _: Profile.from_state(_arrays(tensors), state),
+        ),
     ),
     "familiar_": Part(
         lambda familiar: _of_arrays((familiar.to_arrays(), None)),

@@ -93,6 +93,36 @@ class Posterior:
             log_density_std = (log_density_std * alive).to(log_prior.dtype)
         return cls(mean, std, total, information, dead, method, log_density_std)
 
+    @classmethod
+    def average(cls, parts: Sequence[Posterior], log_density: Tensor) -> Posterior:
+        """The posterior of several circuits of which each is as right as any other: they are one more doubt.
+
+        Parameters
+        ----------
+        parts : sequence of Posterior (N, C)
+            Of each of the K circuits.
+        log_density : Tensor (K, N)
+            Their log p(x): that of the average varies with the circuits that have a share in it.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        mean = torch.stack([part.mean for part in parts]).mean(0)
+        squares = torch.stack([part.std**2 + part.mean**2 for part in parts]).mean(0)
+        within = torch.stack([part.entropy - part.mutual_information for part in parts]).mean(0)
+        total = entropy(mean)
+        dead = [part.dead for part in parts if part.dead is not None]
+        spreads = [part.log_density_std for part in parts if part.log_density_std is not None]
+        shares = class_shares(log_density.T, torch.zeros_like(log_density[:, 0])).T.to(mean)
+        return cls(
+            mean,
+            sqrt_or_zero((squares - mean**2).clamp_min(0.0)),
+            total,
+            (total - within).clamp_min(0.0),
+            torch.stack(dead).mean(0) if len(dead) == len(parts) else None,
+            parts[0].method,
+            sqrt_or_zero((shares**2 * torch.stack(spreads) ** 2).sum(0)) if len(spreads) == len(parts) else None,
+        )
+
     def with_rows(self, places: Tensor, other: Posterior, method: str) -> Posterior:
         """The same with the rows ``places`` (M,) from another posterior of M rows, and the name of both methods."""
         parts: dict[str, Any] = {"method": method}

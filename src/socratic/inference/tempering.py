@@ -1,10 +1,11 @@
-"""How much a visit is worth: chosen on held-out rows."""
+"""How much doubt a circuit can bear: as much as does no harm to its answers on held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,40 @@ from socratic.inference.weight_posterior import WeightPosterior
 
 WORTHS = (1.0, 1.0 / 3.0, 0.1)
 """What a visit may be worth, by default."""
+DROPOUT_RATES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+"""Rates of dropout inference among which estimators choose."""
+_SMALLEST = 1e-6
+
+Choice = TypeVar("Choice")
+
+
+def most_doubt(
+    choices: Sequence[Choice],
+    posterior: Callable[[Choice], np.ndarray],
+    labels: np.ndarray,
+    weights: np.ndarray,
+) -> Choice:
+    """Of ways to doubt, the last that predicts held-out rows as well as any other does.
+
+    As well: the log-loss of its mean posterior lies within a standard error of the best. What makes no difference to
+    known rows leaves the more doubt for others.
+
+    Parameters
+    ----------
+    choices : sequence
+        From the least to the most doubt.
+    posterior : callable
+        The mean class probabilities (N, C) of the rows under a choice.
+    labels, weights : np.ndarray (N,)
+        Class numbers of the rows, and how much each weighs.
+    """
+    share = weights / weights.sum()
+    places = np.arange(len(labels))
+    losses = [-np.log(np.maximum(posterior(choice)[places, labels], _SMALLEST)) for choice in choices]
+    means = [float(share @ loss) for loss in losses]
+    best = int(np.argmin(means))
+    spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 * (share @ share)))
+    return [choice for choice, mean in zip(choices, means, strict=True) if mean <= means[best] + spread][-1]
 
 
 @torch.no_grad()
@@ -31,9 +66,8 @@ def temper(
     """The widest weight posterior that predicts held-out rows as well as any.
 
     Training rows that use one sum are not independent draws of its weights, so that a visit can be worth less than a
-    row. The score of a worth is the mean of log p(class | x) over the held-out rows, for their own classes and averaged
-    over the weights. Of all worths whose score is at most one standard error of the best below the best, the smallest
-    is taken: what makes no difference to known rows leaves the more doubt for others.
+    row. Of all worths whose log-loss on the held-out rows lies within a standard error of the best, the smallest is
+    taken: what makes no difference to known rows leaves the more doubt for others.
 
     Parameters
     ----------
@@ -56,19 +90,12 @@ def temper(
     """
     if not len(worths):
         raise ValueError("worths must hold at least one number")
-    tried = [posterior.tempered(worth=worth) for worth in sorted(worths)]
-    scores = [_log_scores(circuit, doubt, x, y, class_prior) for doubt in tried]
-    best = max(scores, key=lambda score: float(score.mean()))
-    least = float(best.mean() - best.std() / len(best) ** 0.5)
-    return next(doubt for doubt, score in zip(tried, scores, strict=True) if float(score.mean()) >= least)
+    if len(x) < 2:
+        raise ValueError(f"x must hold at least two rows to choose by; got {len(x)}")
+    labels = check_labels(y, len(x), circuit.n_classes).numpy()
 
+    def mean(doubt: WeightPosterior) -> np.ndarray:
+        return class_posterior(circuit, x, doubt, class_prior=class_prior).mean.double().cpu().numpy()
 
-def _log_scores(
-    circuit: Circuit | Graph, doubt: WeightPosterior, x: Any, y: Any, class_prior: Sequence[float] | Tensor | None
-) -> Tensor:
-    """log p(class | x) of each row's own class, in float64: (N,)."""
-    mean = class_posterior(circuit, x, doubt, class_prior=class_prior).mean.double()
-    classes = check_labels(y, len(mean), circuit.n_classes).to(mean.device)
-    if len(mean) < 2:
-        raise ValueError(f"x must hold at least two rows to choose by; got {len(mean)}")
-    return torch.log(mean.gather(1, classes.unsqueeze(1)).squeeze(1).clamp_min(torch.finfo(torch.float32).tiny))
+    tried = [posterior.tempered(worth=worth) for worth in sorted(worths, reverse=True)]
+    return most_doubt(tried, mean, labels, np.ones(len(labels)))

@@ -55,7 +55,7 @@ def weight_posterior(
     engine = engine_of(circuit)
     rows = check_rows(circuit, x)
     classes = check_labels(y, len(rows), circuit.n_classes).to(rows.device)
-    weight = _check_sample_weight(sample_weight, len(rows)).to(rows)
+    weight = check_sample_weight(sample_weight, len(rows)).to(rows)
     wide = scale_dtype(rows)
     total = [torch.zeros(shape, dtype=wide, device=rows.device) for shape in engine.sum_shapes]
 
@@ -85,7 +85,7 @@ def check_labels(y: Any, n_rows: int, n_classes: int) -> Tensor:
     return torch.as_tensor(labels.astype(np.int64))
 
 
-def _check_sample_weight(sample_weight: Any, n_rows: int) -> Tensor:
+def check_sample_weight(sample_weight: Any, n_rows: int) -> Tensor:
     """Weights of rows (N,)."""
     if sample_weight is None:
         return torch.ones(n_rows)

@@ -62,6 +62,15 @@ class WeightPosterior:
             self.worth if worth is None else worth,
         )
 
+    def plus(self, other: WeightPosterior) -> WeightPosterior:
+        """With the visits of other rows of the same circuit added."""
+        visits = tuple(ours + theirs for ours, theirs in zip(self.visits, other.visits, strict=True))
+        return WeightPosterior(visits, self.prior_strength, self.worth)
+
+    def to(self, device: str | torch.device) -> WeightPosterior:
+        """On another device."""
+        return WeightPosterior(tuple(part.to(device) for part in self.visits), self.prior_strength, self.worth)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to ``path``; :meth:`load` reads it back. The circuit has a file of its own."""
         write_tensors(Path(path), FORMAT, VERSION, *self.parts())

@@ -18,13 +18,18 @@ class Uncertainty:
     Attributes
     ----------
     mean, std : ndarray (N, C)
-        Mean and standard deviation of the class probabilities over dropout masks.
+        Mean and standard deviation of the class probabilities over what is in doubt: the weights, or dropout masks.
     entropy : ndarray (N,)
         Entropy of the mean, in nats.
     mutual_information : ndarray (N,)
         The part of the entropy that is the model's own doubt.
     log_likelihood : ndarray (N,)
         log p(x).
+    log_std : ndarray (N,)
+        Standard deviation of log p(x), in nats; NaN where it is not known, which is where masks are sampled.
+    profile, class_profile : ndarray (N,)
+        How far the likelihoods of a row's parts are from those of familiar rows, and of familiar rows of the class it
+        most probably belongs to: half the squared Mahalanobis distance, see :class:`~socratic.uncertainty.Profile`.
     p_value : ndarray (N,)
         Share of familiar rows that are at least as unusual; small for unfamiliar rows.
     """
@@ -34,16 +39,23 @@ class Uncertainty:
     entropy: np.ndarray
     mutual_information: np.ndarray
     log_likelihood: np.ndarray
+    log_std: np.ndarray
+    profile: np.ndarray
+    class_profile: np.ndarray
     p_value: np.ndarray
 
     @classmethod
-    def of_posterior(cls, posterior: Posterior, log_likelihood: np.ndarray) -> Uncertainty:
-        """From the posterior over dropout masks and log p(x); p-values are NaN as long as there is no detector."""
+    def of_posterior(
+        cls, posterior: Posterior, log_likelihood: np.ndarray, profile: np.ndarray, class_profile: np.ndarray
+    ) -> Uncertainty:
+        """From the posterior over what is in doubt, log p(x) and profiles; there are no p-values without a detector."""
         mean, std, entropy, information = (
             tensor.double().cpu().numpy()
             for tensor in (posterior.mean, posterior.std, posterior.entropy, posterior.mutual_information)
         )
-        return cls(mean, std, entropy, information, log_likelihood, np.full(len(mean), np.nan))
+        nothing = np.full(len(mean), np.nan)
+        log_std = nothing if posterior.log_density_std is None else posterior.log_density_std.double().cpu().numpy()
+        return cls(mean, std, entropy, information, log_likelihood, log_std, profile, class_profile, nothing)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ClassPrior = Sequence[float] | Tensor | None
 _MIN_COLUMNS, _SHARE, _MOST_REGIONS = 24, 32, 512
 """Which regions count by default: see :meth:`Profile.fit`."""
+_MIN_ROWS = 2
+N_FOLDS = 5
+"""Folds that estimators cross profiles by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,29 +89,49 @@ class Profile:
             Regions of fewer columns are left out. By default regions of a 32nd of all columns count, of at least 2, and
             of 24 in any case; only the larger ones if those were more than 512.
         """
-        from sklearn.covariance import LedoitWolf
+        familiar = _Familiar.of(circuit, x, weights, min_columns, class_prior, by_class)
+        return familiar.profile(familiar.used)
 
-        rows = check_rows(circuit, x)
-        weights = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if min_columns is None:
-            min_columns = _enough_columns(circuit)
-        parts = _Parts.of(circuit, rows, min_columns, class_prior, by_class)
-        used = (weights > 0.0) & ~np.isneginf(parts.values).any(1)
-        if used.sum() < 2:
-            raise ValueError(f"x must hold at least 2 rows that are possible and have a weight; got {used.sum()}")
-        given_others = -column_surprise(circuit, rows, class_prior=class_prior).double().cpu().numpy()
-        parts, weights = parts.take(used), weights[used] / weights[used].mean()
-        column_mean = _column_means(given_others[used], weights)
-        excess = parts.mean_excess(column_mean, weights, circuit.n_classes if by_class else 1)
-        # Rows scaled by the root of their weights have the weighted covariance.
-        deviation = parts.deviation(column_mean, excess) * np.sqrt(weights)[:, None]
-        covariance = LedoitWolf(assume_centered=True).fit(deviation)
-        return cls(min_columns, by_class, column_mean, excess, np.asarray(covariance.precision_))
+    @classmethod
+    def fit_crossed(
+        cls,
+        circuit: Circuit | Graph,
+        x: Any,
+        folds: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        class_prior: ClassPrior = None,
+        by_class: bool = False,
+        min_columns: int | None = None,
+    ) -> tuple[Profile, np.ndarray]:
+        """The profile, and the scores (N,) of the rows themselves as they would be if they were new.
+
+        A profile fits the rows it was made from better than others. So each row is scored by a profile of the rows of
+        other folds.
+
+        Parameters
+        ----------
+        folds : np.ndarray (N,) of int
+            The fold of each row.
+        circuit, x, weights, class_prior, by_class, min_columns
+            As for :meth:`fit`.
+        """
+        familiar = _Familiar.of(circuit, x, weights, min_columns, class_prior, by_class)
+        profile = familiar.profile(familiar.used)
+        scores = np.empty(len(folds))
+        for fold in np.unique(folds):
+            these = folds == fold
+            others = familiar.used & ~these
+            crossed = familiar.profile(others) if others.sum() >= _MIN_ROWS else profile
+            scores[these] = crossed._distance(familiar.parts.take(these))
+        return profile, scores
 
     def score(self, circuit: Circuit | Graph, x: Any, *, class_prior: ClassPrior = None) -> np.ndarray:
         """Unusualness (N,) of rows (N, V): infinite where a row is impossible."""
         rows = check_rows(circuit, x)
-        parts = _Parts.of(circuit, rows, self.min_columns, class_prior, self.by_class)
+        return self._distance(_Parts.of(circuit, rows, self.min_columns, class_prior, self.by_class))
+
+    def _distance(self, parts: _Parts) -> np.ndarray:
         impossible = np.isneginf(parts.values).any(1)
         deviation = parts.deviation(self.column_mean, self.excess)
         deviation[impossible] = 0.0
@@ -180,6 +203,53 @@ class _Parts(NamedTuple):
         expected = self.observed @ (self.members * column_mean).T
         expected += (self.observed @ self.members.T) * excess[self.classes]
         return np.nan_to_num(self.values - expected, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+class _Familiar(NamedTuple):
+    """Familiar rows, to make profiles of some of them."""
+
+    circuit: Circuit | Graph
+    min_columns: int
+    by_class: bool
+    parts: _Parts
+    given_others: np.ndarray  # (N, V), log-likelihood of each column given all others
+    weights: np.ndarray  # (N,)
+    used: np.ndarray  # (N,) of bool: rows that are possible and have a weight
+
+    @classmethod
+    def of(
+        cls,
+        circuit: Circuit | Graph,
+        x: Any,
+        weights: np.ndarray | None,
+        min_columns: int | None,
+        class_prior: ClassPrior,
+        by_class: bool,
+    ) -> _Familiar:
+        rows = check_rows(circuit, x)
+        weights = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if min_columns is None:
+            min_columns = _enough_columns(circuit)
+        parts = _Parts.of(circuit, rows, min_columns, class_prior, by_class)
+        used = (weights > 0.0) & ~np.isneginf(parts.values).any(1)
+        if used.sum() < _MIN_ROWS:
+            raise ValueError(
+                f"x must hold at least {_MIN_ROWS} rows that are possible and have a weight; got {used.sum()}"
+            )
+        given_others = -column_surprise(circuit, rows, class_prior=class_prior).double().cpu().numpy()
+        return cls(circuit, min_columns, by_class, parts, given_others, weights, used)
+
+    def profile(self, used: np.ndarray) -> Profile:
+        """The profile of the rows that are ``used`` (N,)."""
+        from sklearn.covariance import LedoitWolf
+
+        parts, weights = self.parts.take(used), self.weights[used] / self.weights[used].mean()
+        column_mean = _column_means(self.given_others[used], weights)
+        excess = parts.mean_excess(column_mean, weights, self.circuit.n_classes if self.by_class else 1)
+        # Rows scaled by the root of their weights have the weighted covariance.
+        deviation = parts.deviation(column_mean, excess) * np.sqrt(weights)[:, None]
+        covariance = LedoitWolf(assume_centered=True).fit(deviation)
+        return Profile(self.min_columns, self.by_class, column_mean, excess, np.asarray(covariance.precision_))
 
 
 def _enough_columns(circuit: Circuit | Graph) -> int:

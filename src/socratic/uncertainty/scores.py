@@ -14,6 +14,10 @@ Scores = Mapping[str, np.ndarray]
 SCORES: dict[str, Callable[[Uncertainty], np.ndarray]] = {
     "log_likelihood": lambda doubt: -doubt.log_likelihood,
     "entropy": lambda doubt: doubt.entropy,
+    "mutual_information": lambda doubt: doubt.mutual_information,
+    "log_std": lambda doubt: doubt.log_std,
+    "profile": lambda doubt: doubt.profile,
+    "class_profile": lambda doubt: doubt.class_profile,
 }
 """How each score is read off what a classifier says of rows; in nats, so that they have a common scale."""
 
