@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from socratic.tables.raw import arrow_table
-from socratic.uncertainty.synthetic import synthetic_shifts
+from socratic.uncertainty.synthetic import image_shifts, synthetic_shifts
 
 
 def as_given(name: str, rows: Any) -> Any:
@@ -34,7 +34,7 @@ def take(rows: Any, places: np.ndarray) -> Any:
 
 
 def shifts_of(rows: Any, rng: np.random.Generator) -> list[Any]:
-    """The shifts of :func:`~socratic.uncertainty.synthetic.synthetic_shifts`, in the form of the rows.
+    """The shifts of :mod:`~socratic.uncertainty.synthetic`, in the form of the rows.
 
     Only pixels and columns of fractions are averaged; every other value occurs in the rows, so that whoever knows the
     rows knows it.
@@ -42,15 +42,13 @@ def shifts_of(rows: Any, rng: np.random.Generator) -> list[Any]:
     if hasattr(rows, "iloc"):
         return _shifted_frames(rows, rng)
     values = np.asarray(rows)
-    shifts = byte_shifts(values, rng) if are_images(rows) else _shifted_columns(values, rng)
+    shifts = _shifted_images(values, rng) if are_images(rows) else _shifted_columns(values, rng)
     return [torch.as_tensor(shift).to(rows.device) for shift in shifts] if isinstance(rows, torch.Tensor) else shifts
 
 
-def byte_shifts(images: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shifts of images (N, ...) of uint8: of pixels, because what is made should look natural as an image."""
-    pixels = images.reshape(len(images), -1).astype(np.float32)
-    shifts = synthetic_shifts(pixels, np.ones(pixels.shape[1], dtype=bool), rng)
-    return [shift.clip(0.0, 255.0).round().astype(np.uint8).reshape(len(shift), *images.shape[1:]) for shift in shifts]
+def _shifted_images(images: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    channelled = images.reshape(*images.shape[:3], -1)
+    return [shift.reshape(len(shift), *images.shape[1:]) for shift in image_shifts(channelled, rng)]
 
 
 def _shifted_columns(values: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:

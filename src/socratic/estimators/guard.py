@@ -29,8 +29,8 @@ from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
 
-GUARD_SCORES = ("log_likelihood", "profile", "entropy")
-"""What is unusual about a row: to the circuit the first two, to the model the last."""
+GUARD_SCORES = ("log_likelihood", "typicality", "profile", "entropy")
+"""What is unusual about a row: to the circuit the first three, to the model the last."""
 _REFERENCE = 1 / 3
 """Share of the held-out rows that scores are weighed by; the others are calibrated on."""
 
@@ -55,7 +55,7 @@ GUARD_PARAMETERS: Mapping[str, Parameter] = {
     ),
     "detector": Parameter(
         "{" + ", ".join(f'"{name}"' for name in (COMBINED, *GUARD_SCORES)) + "}",
-        "The score that rejection is based on: two of the circuit, the entropy of the model, or all of them.",
+        "The score that rejection is based on: three of the circuit, the entropy of the model, or all of them.",
         one_of(COMBINED, *GUARD_SCORES),
     ),
 }
@@ -311,8 +311,10 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def _circuit_scores(self, x: Tensor) -> Scores:
         """The scores of rows (n, V) as the circuit reads them."""
         density = self.density_
+        unlikely = -density._log_density(x, density._log_joint(x))
         return {
-            "log_likelihood": -density._log_density(x, density._log_joint(x)),
+            "log_likelihood": unlikely,
+            "typicality": unlikely,
             "profile": self.profile_.score(density.circuit_, x),
         }
 

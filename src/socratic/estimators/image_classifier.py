@@ -14,13 +14,13 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.estimators.building import threads
 from socratic.estimators.classification import CircuitClassifierBase
-from socratic.estimators.given_rows import byte_shifts
 from socratic.estimators.image_building import build_image_circuit, choose_image_sizes
 from socratic.estimators.image_estimator import ImageEstimator
 from socratic.estimators.image_parameters import IMAGE_PARAMETERS
 from socratic.estimators.preparation import Parts, split_rows
 from socratic.images.checks import check_images
 from socratic.tables.inputs import check_labels
+from socratic.uncertainty.synthetic import image_shifts
 
 _MOST_CALIBRATION = 4000
 """Images that are held out by default, at most."""
@@ -192,4 +192,4 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         return dict.fromkeys(range(self.circuit_.n_features), self.leaf_variance) if self.leaf_variance else None
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
-        return [torch.as_tensor(shift).to(x.device) for shift in byte_shifts(x.cpu().numpy(), rng)]
+        return [self.encoder_.bytes_of(shift) for shift in image_shifts(self.encoder_.images_of(x), rng)]

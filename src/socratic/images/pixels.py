@@ -75,6 +75,11 @@ class PixelEncoder:
             raise ValueError(f"images must have the shape (N, {', '.join(map(str, self.shape))}); got {images.shape}")
         return _channels_first(images, self.mean.device).flatten(1)
 
+    def images_of(self, flat: Tensor) -> np.ndarray:
+        """Flat bytes (N, V) as the images (N, H, W, C) that :meth:`bytes_of` made them from."""
+        height, width, channels = self.shape
+        return flat.view(-1, channels, height, width).permute(0, 2, 3, 1).contiguous().cpu().numpy()
+
     def __call__(self, flat: Tensor) -> Tensor:
         """Flat bytes (N, V) to normalised variables (N, V) of float32, in the same order."""
         height, width, channels = self.shape

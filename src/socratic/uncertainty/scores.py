@@ -13,6 +13,7 @@ Scores = Mapping[str, np.ndarray]
 
 SCORES: dict[str, Callable[[Uncertainty], np.ndarray]] = {
     "log_likelihood": lambda doubt: -doubt.log_likelihood,
+    "typicality": lambda doubt: -doubt.log_likelihood,
     "entropy": lambda doubt: doubt.entropy,
     "mutual_information": lambda doubt: doubt.mutual_information,
     "log_std": lambda doubt: doubt.log_std,
@@ -20,6 +21,10 @@ SCORES: dict[str, Callable[[Uncertainty], np.ndarray]] = {
     "class_profile": lambda doubt: doubt.class_profile,
 }
 """How each score is read off what a classifier says of rows; in nats, so that they have a common scale."""
+
+
+TWO_SIDED = ("typicality",)
+"""Scores of which low values are as unusual as high ones: a blank image is likelier than any image of something."""
 
 
 def score_rows(doubt: Uncertainty) -> Scores:
