@@ -38,6 +38,7 @@ _PAPERS: dict[str, tuple[int, ...]] = {"paper's circuit": SEEDS, "paper's circui
 _ONE: dict[str, tuple[int, ...]] = {"circuit": (0,), "circuit without dropout": (0,), "paper's circuit": (0,)}
 _MNIST = {**_ONE, **_PAPERS, "circuit": SEEDS}
 _SVHN = {**_MNIST, "circuit with noise": SEEDS}
+_DOUBT: dict[str, tuple[int, ...]] = {"circuit": SEEDS, "three circuits": (0,), "LeNet-5 ensemble": (0,)}
 _FROM_MNIST, _FROM_SVHN = ["notmnist", "cifar10"], ["cifar10", "scenes"]
 
 
@@ -55,6 +56,16 @@ EXPERIMENTS = (
     Experiment("ood", "svhn", _PAPERS, {"unknown": _FROM_SVHN, "normalise": "own"}),
     Experiment("corruption", "svhn", _SVHN, {"n_images": 5000}),
     Experiment("corruption", "svhn", _PAPERS, {"n_images": 5000, "constants": "imagenet"}),
+    *(
+        Experiment("doubt", train, _DOUBT, {"unknown": unknown, "n_images": 5000})
+        for train, unknown in {
+            "mnist": [*_FROM_MNIST, "mnist:turned", "blank"],
+            "svhn": [*_FROM_SVHN, "cifar10:blurred", "colours", "mnist"],
+            "mnist:0-4": ["mnist:5-9"],
+            "mnist:odd": ["mnist:even"],
+            "svhn:0-4": ["svhn:5-9"],
+        }.items()
+    ),
     Experiment("sweep", "mnist", _ONE, {"unknown": _FROM_MNIST}),
     Experiment("sweep", "svhn", _ONE, {"unknown": _FROM_SVHN}),
     _closeness("mnist", _FROM_MNIST, 0.2),

@@ -13,11 +13,11 @@ from socratic_experiments.records import RECORDS, Records, read_records
 
 def test_every_circuit_meets_every_experiment_on_its_set() -> None:
     found = {str(job): [experiment.kind for experiment in job.experiments] for job in jobs(EXPERIMENTS)}
-    assert found["mnist, circuit, seed 0"] == ["ood", "rotation", "sweep", "closeness"]
-    assert found["mnist, circuit, seed 2"] == ["ood", "rotation"]
+    assert found["mnist, circuit, seed 0"] == ["ood", "rotation", "doubt", "sweep", "closeness"]
+    assert found["mnist, circuit, seed 2"] == ["ood", "rotation", "doubt"]
     assert found["svhn, circuit with noise, seed 1"] == ["ood", "corruption"]
     assert found["svhn, paper's circuit, seed 1"] == ["ood", "ood", "corruption", "corruption", "closeness"]
-    assert len(found) == 23
+    assert len(found) == 23 + 3 * 5 + 4
 
 
 @pytest.mark.slow

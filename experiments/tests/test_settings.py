@@ -8,7 +8,7 @@ from socratic_experiments.settings import CircuitRecipe, ExperimentSettings, Net
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (32, 32, 3)])
 def test_every_shape_has_all_models(shape: tuple[int, int, int]) -> None:
     recipes = recipes_for(shape)
-    circuits = ["circuit", "circuit without dropout", "circuit with noise"]
+    circuits = ["circuit", "three circuits", "circuit without dropout", "circuit with noise"]
     papers = ["paper's circuit", "paper's circuit with dropout"]
     assert list(recipes) == [*circuits, *papers, "MLP", "LeNet-5", "LeNet-5 ensemble"]
     without = recipes["circuit without dropout"]

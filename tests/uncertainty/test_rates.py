@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from socratic.uncertainty.rates import DROPOUT_RATES, choose_rate
 
 LABELS = np.tile([0, 1], 50)

@@ -95,6 +95,10 @@ COMMANDS: dict[str, tuple[str, set[str]]] = {
         "Unknown data: train on one set, meet others. Table 1, figures 1 and 3 of the TDI paper.",
         {"constants"},
     ),
+    "doubt": (
+        "Doubt from data: every score of a classifier, its detector, networks and a guard, on far and near sets.",
+        {"constants", "normalise", "n_passes", "methods"},
+    ),
     "sweep": ("Unknown data again, over rates of dropout.", {"constants"}),
     "closeness": (
         "Single-pass estimates against 2,000 passes of Monte Carlo dropout.",

@@ -12,6 +12,7 @@ from scipy.special import entr
 from torch import Tensor
 
 from socratic import Posterior
+from socratic.uncertainty.scores import score_rows
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.networks import NetworkModel
 from socratic_experiments.settings import CircuitRecipe, Recipe
@@ -26,9 +27,9 @@ class Answer(NamedTuple):
     """
 
     score: np.ndarray  # (N,), how unusual; higher is more unusual
-    probabilities: np.ndarray | None  # (N, C), the mean posterior
-    entropy: np.ndarray | None  # (N,), of the mean posterior, in nats
-    std: np.ndarray | None  # (N,), standard deviation of the probability of the predicted class
+    probabilities: np.ndarray | None = None  # (N, C), the mean posterior
+    entropy: np.ndarray | None = None  # (N,), of the mean posterior, in nats
+    std: np.ndarray | None = None  # (N,), standard deviation of the probability of the predicted class
     rejected: np.ndarray | None = None  # (N,) of bool: what a calibrated model refuses, where it does
 
     @classmethod
@@ -76,10 +77,9 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
         return Answer.of(probabilities, np.zeros_like(probabilities))
 
     def combined(images: np.ndarray) -> Answer:
-        doubt = classifier.uncertainty(images)
-        scores = {"log_likelihood": -doubt.log_likelihood, "entropy": doubt.entropy}
-        rejected = doubt.p_value <= classifier.rejection_rate
-        return Answer(classifier.detector_.score(scores), None, None, None, rejected)
+        told = classifier.answer(images)
+        score = classifier.detector_.score(score_rows(told.uncertainty))
+        return Answer(score, rejected=classifier.is_rejected(told))
 
     ways: dict[str, Callable[[Tensor], Posterior]] = {
         **{name: partial(way, model) for name, way in _WAYS.items()},
@@ -88,7 +88,7 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
     return {
         "circuit alone": alone,
         **{name: partial(asked, query=query) for name, query in ways.items()},
-        "log-likelihood": lambda images: Answer(-classifier.score_samples(images), None, None, None),
+        "log-likelihood": lambda images: Answer(-classifier.score_samples(images)),
         "combined detector": combined,
     }
 

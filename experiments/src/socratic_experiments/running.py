@@ -10,6 +10,7 @@ import torch
 
 from socratic_experiments.closeness import run_closeness
 from socratic_experiments.console import Bars
+from socratic_experiments.doubt import run_doubt
 from socratic_experiments.ood import run_ood, run_sweep
 from socratic_experiments.records import Records
 from socratic_experiments.reporting.page import write_joint_report, write_report
@@ -20,6 +21,7 @@ from socratic_experiments.workbench import Workbench, known_images
 
 EXPERIMENTS: dict[str, Callable[..., None]] = {
     "ood": run_ood,
+    "doubt": run_doubt,
     "sweep": run_sweep,
     "closeness": run_closeness,
     "rotation": run_rotation,

@@ -114,6 +114,7 @@ def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
     network = NetworkRecipe("LeNet-5", max_shift=0 if small else 2 if channels == 3 else 1)
     return {
         "circuit": CircuitRecipe(),
+        "three circuits": CircuitRecipe({"n_circuits": 3}),
         "circuit without dropout": CircuitRecipe({"training_dropout": 0.0, "leaf_dropout": 0.0}),
         "circuit with noise": CircuitRecipe({"max_noise": 10.0}),
         "paper's circuit": paper,
@@ -127,7 +128,7 @@ def recipes_for(shape: tuple[int, int, int]) -> dict[str, Recipe]:
 MODELS = tuple(recipes_for((28, 28, 1)))
 """The names of all models, in the order of tables."""
 
-ABLATIONS = ("circuit without dropout", "circuit with noise", "paper's circuit with dropout")
+ABLATIONS = ("three circuits", "circuit without dropout", "circuit with noise", "paper's circuit with dropout")
 """Models that are trained with the first seed only, unless they are asked for by name."""
 
 

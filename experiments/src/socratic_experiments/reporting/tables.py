@@ -143,6 +143,25 @@ def _ood_row(series: Series, known: list[Record], unknown: list[Record], target:
     ]
 
 
+def doubt_table(records: Sequence[Record], train: str) -> Table:
+    """AUROC against every unknown set, one row for each score."""
+    found = select(records, experiment="doubt", train=train)
+    known, unknown = select(found, role="known"), select(found, role="unknown")
+    sets = distinct(unknown, "set")
+    rows = [
+        [
+            *series,
+            *(show(over_seeds(of(select(unknown, set=name), series), "auroc")) for name in sets),
+            show(over_seeds(of(known, series), "rejected"), 1, scale=100),
+            show(over_seeds(of(known, series), "augrc"), 2, scale=100),
+            show(over_seeds(of(known, series), "accuracy"), 1, scale=100),
+        ]
+        for series in series_of(known)
+    ]
+    headings = ["model", "score", *map(set_title, sets), "refused, %", "AUGRC, %", "accuracy, %"]
+    return Table(f"Trained on {set_title(train)}", headings, rows).trimmed()
+
+
 def paper_table(records: Sequence[Record]) -> Table:
     """Our values of the paper's AUC beside its Table 1."""
     found = _like_the_paper(records)
