@@ -13,12 +13,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 
-from socratic.estimators import (
-    CircuitClassifier,
-    CircuitDensity,
-    CircuitOutlierDetector,
-    classification,
-)
+from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitOutlierDetector
+from socratic.estimators.committee import Committee
 from socratic.tables.raw import raw_table
 
 QUICK: dict[str, Any] = {"n_epochs": 8, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
@@ -175,7 +171,7 @@ def test_tiny_and_odd_tables() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"detector": "magic"}, "detector must be one of 'combined', 'log_likelihood', 'entropy'"),
+        ({"detector": "magic"}, "detector must be one of 'combined', 'log_likelihood', 'typicality', 'entropy'"),
         ({"rejection_rate": 1.5}, "rejection_rate must be a number"),
         ({"dropout": "some"}, "dropout must be one of 'auto'"),
         ({"n_sums": 0}, "n_sums must be a whole number of at least 1"),
@@ -285,9 +281,9 @@ def test_answers_take_one_encoding_and_one_evaluation(
 
     counted(type(model.table_), "encode")
     counted(type(model.circuit_), "log_likelihood")
-    counted(classification, "circuit_posterior")
+    counted(Committee, "posterior")
     model.predict_or_reject(x)
-    assert counts == {"encode": 1, "log_likelihood": 1, "circuit_posterior": 1}
+    assert counts == {"encode": 1, "log_likelihood": 1, "posterior": 1}
 
 
 @pytest.mark.parametrize("estimator", [CircuitClassifier, CircuitDensity, CircuitOutlierDetector])

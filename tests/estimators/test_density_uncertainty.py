@@ -1,4 +1,4 @@
-"""p(x) over dropout masks: what densities and detectors of outliers say of their doubt."""
+"""p(x) over weights or dropout masks: what densities and detectors of outliers say of their doubt."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.estimators.test_classifier import mixed_frame
 from tests.oracles import count_masks, enumerate_masks
 
 QUICK: dict[str, Any] = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
+DROPPING: dict[str, Any] = {**QUICK, "doubt": "dropout"}
 IRIS = load_iris().data
 SMALL: dict[str, dict[str, Any]] = {
     "layered": {"n_sums": 2, "n_repetitions": 1, "depth": 2},
@@ -41,7 +42,8 @@ def two_groups(n: int = 150) -> np.ndarray:
 @pytest.mark.parametrize("case", SMALL)
 def test_moments_equal_enumeration_of_all_masks(estimator: Any, masks: str, case: str) -> None:
     rows = two_groups()
-    model = estimator(**SMALL[case], n_epochs=3, random_state=0, dropout=0.3, masks=masks).fit(rows)
+    settings = {**SMALL[case], "n_epochs": 3, "random_state": 0}
+    model = estimator(**settings, doubt="dropout", dropout=0.3, masks=masks).fit(rows)
     graph = model.circuit_ if case == "graph" else model.circuit_.to_graph()
     assert 2 <= count_masks(graph, masks, root_dropout=case != "layered") <= 20
     asked = np.array([[0.0, 30.0, 0.0], [5.0, 0.0, 0.5], [15.0, -200.0, 2.0], [5.0, np.nan, 0.3], [np.nan] * 3])
@@ -60,7 +62,7 @@ def test_moments_equal_enumeration_of_all_masks(estimator: Any, masks: str, case
 @pytest.mark.parametrize("structure", ["random", "learnspn"])
 def test_moments_agree_with_sampled_masks(structure: str) -> None:
     frame, _ = mixed_frame(200)
-    model = CircuitDensity(**QUICK, structure=structure, dropout=0.05).fit(frame)
+    model = CircuitDensity(**DROPPING, structure=structure, dropout=0.05).fit(frame)
     x = encode_rows(model, frame[:10])
     n_passes = 2000
     passes = socratic.sample_log_likelihoods(
@@ -74,6 +76,31 @@ def test_moments_agree_with_sampled_masks(structure: str) -> None:
     np.testing.assert_allclose(ratio.std(0), found.relative_std, rtol=0.15)
     if structure == "random":  # of trees some masks leave nothing, and the deviation of log p(x) is infinite
         np.testing.assert_allclose(sampled.std(0), found.log_std, rtol=0.2)
+
+
+@pytest.mark.parametrize("estimator", [CircuitDensity, CircuitOutlierDetector])
+@pytest.mark.parametrize("structure", ["random", "learnspn"])
+def test_weights_are_in_doubt_by_default(estimator: Any, structure: str) -> None:
+    """As much as the rows that were trained on leave open: with ten times as many rows, the less."""
+    model = estimator(**QUICK, structure=structure).fit(IRIS)
+    x = encode_rows(model, IRIS)
+    moments = socratic.moments(model.circuit_.requires_grad_(False), x, model.weight_posterior_)
+    found = model.uncertainty(IRIS)
+    log_mean = moments.log_mean.squeeze(1).numpy() - model._log_volume(x)
+    np.testing.assert_allclose(found.log_mean, log_mean, rtol=1e-9)
+    np.testing.assert_allclose(found.relative_std**2, moments.relative_variance.squeeze(1).numpy(), rtol=1e-9)
+    np.testing.assert_allclose(found.log_mean, found.log_likelihood, rtol=1e-6)  # weights are right on average
+    assert (found.relative_std > 0.0).all()
+    certain = model.weight_posterior_.tempered(worth=10.0)
+    more = socratic.moments(model.circuit_, x, certain).relative_variance.squeeze(1).sqrt().numpy()
+    assert (more < 0.5 * found.relative_std).all()
+
+
+def test_the_weights_are_doubted_by_the_rows_that_were_trained_on() -> None:
+    model = CircuitDensity(**QUICK).fit(IRIS)
+    expected = socratic.weight_posterior(model.circuit_, encode_rows(model, IRIS))
+    for found, visits in zip(model.weight_posterior_.visits, expected.visits, strict=True):
+        np.testing.assert_allclose(found.numpy(), visits.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("structure", ["random", "learnspn"])
@@ -102,7 +129,7 @@ def test_single_precision_is_enough(structure: str) -> None:
 
 
 def test_without_dropout_there_is_no_doubt_and_more_of_it_gives_more() -> None:
-    model = CircuitOutlierDetector(**QUICK, dropout=0.0).fit(IRIS)
+    model = CircuitOutlierDetector(**DROPPING, dropout=0.0).fit(IRIS)
     certain = model.uncertainty(IRIS)
     np.testing.assert_allclose(certain.log_mean, certain.log_likelihood, rtol=1e-9)
     assert (certain.relative_std < 1e-6).all()
@@ -141,10 +168,12 @@ def test_upper_bounds_stand_in_for_moments_that_cost_too_much() -> None:
 def test_what_cannot_be_is_named(tmp_path: Any) -> None:
     with pytest.raises(NotFittedError):
         CircuitDensity().uncertainty(IRIS)
+    with pytest.raises(ValueError, match="doubt must be one of 'weights', 'dropout'; got 'both'"):
+        CircuitDensity(doubt="both").fit(IRIS)
     for wrong in ("auto", None, 1.0):
         with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\); got"):
             CircuitDensity(dropout=wrong).fit(IRIS)
-    model = CircuitDensity(**QUICK).fit(IRIS)
+    model = CircuitDensity(**DROPPING).fit(IRIS)
     with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\); got 2"):
         model.set_params(dropout=2).uncertainty(IRIS)
     path = tmp_path / "model"

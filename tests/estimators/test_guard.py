@@ -24,6 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from socratic import CircuitDensity, CircuitGuard, CircuitImageDensity
 from socratic.errors import CalibrationWarning
+from socratic.estimators.guard import GUARD_SCORES
 from socratic.uncertainty import auroc
 from tests.estimators.test_classifier import mixed_frame
 from tests.estimators.test_guarded import halves
@@ -110,7 +111,7 @@ def test_every_refusal_follows_from_the_scores(guard: CircuitGuard) -> None:
     assert (np.diff(p_value[order]) >= 0).all()  # the more familiar, the larger
     assert guard.reject(x[300:]).mean() > 0.8
     assert sum(guard.detector_.weights.values()) == pytest.approx(1.0)
-    assert guard.detector_.weights.keys() == {"log_likelihood", "profile", "entropy"}
+    assert tuple(guard.detector_.weights) == GUARD_SCORES
 
 
 @pytest.mark.parametrize("detector", ["log_likelihood", "profile", "entropy"])
@@ -301,7 +302,7 @@ def test_rare_categories_among_held_out_rows_alone_are_no_trouble() -> None:
         ({"density": CircuitImageDensity()}, r"density must be a CircuitDensity for tables; got CircuitImageDensity\("),
         (
             {"detector": "mutual_information"},
-            "detector must be one of 'combined', 'log_likelihood', 'profile', 'entropy'",
+            "detector must be one of 'combined', 'log_likelihood', 'typicality', 'profile', 'entropy'",
         ),
         ({"rejection_rate": 1.0}, r"rejection_rate must be a number in \[0, 1\)"),
     ],

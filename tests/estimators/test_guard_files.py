@@ -138,9 +138,8 @@ def test_damaged_files_are_refused(guard: CircuitGuard, path: Path, changed: Any
 def test_a_score_that_guards_do_not_have_is_named(guard: CircuitGuard, path: Path) -> None:
     tensors, config = read_tensors(path, FORMAT, VERSION)
     state = config["fitted"]["detector_"]
-    for part in ("weights", "worth", "tails"):
-        state[part]["smell"] = state[part]["entropy"]
-    for part in ("knots", "values"):
+    state["weights"]["smell"] = state["weights"]["entropy"]
+    for part in ("knots", "values", "tail"):
         tensors[f"detector_/smell.{part}"] = tensors[f"detector_/entropy.{part}"].clone()
     write_tensors(path, FORMAT, VERSION, tensors, config)
     with pytest.raises(ModelFileError, match=r"a score of its detector must be one of .*; got 'smell'"):

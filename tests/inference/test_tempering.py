@@ -1,4 +1,4 @@
-"""The worth of a visit: the rule, and what it chooses."""
+"""How much doubt is chosen: the rule, and what it makes of the worth of a visit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,46 @@ import torch
 import socratic
 from socratic import Graph, Leaf, Sum, WeightPosterior
 from socratic.families import Gaussian
+from socratic.inference.tempering import DROPOUT_RATES, most_doubt
+
+LABELS = np.tile([0, 1], 50)
+
+
+def posterior_of(right: dict[float, float], rate: float) -> np.ndarray:
+    share = np.full(len(LABELS), right[rate]) + 0.01 * np.sin(np.arange(len(LABELS)))
+    return np.where(LABELS[:, None] == np.arange(2), share[:, None], 1.0 - share[:, None])
+
+
+def test_the_most_doubt_that_does_no_harm() -> None:
+    right = dict(zip(DROPOUT_RATES, (0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.6, 0.5), strict=True))
+    assert most_doubt(DROPOUT_RATES, lambda rate: posterior_of(right, rate), LABELS, np.ones(100)) == 0.1
+
+
+def test_more_doubt_that_helps() -> None:
+    right = dict(zip(DROPOUT_RATES, (0.6, 0.6, 0.6, 0.6, 0.6, 0.7, 0.8, 0.9), strict=True))
+    assert most_doubt(DROPOUT_RATES, lambda rate: posterior_of(right, rate), LABELS, np.ones(100)) == 0.3
+
+
+def test_the_last_choice_wins_whatever_the_choices_are() -> None:
+    choices = ("some", "more", "most")
+    assert most_doubt(choices, lambda _: np.full((100, 2), 0.5), LABELS, np.ones(100)) == "most"
+    assert most_doubt(choices[:1], lambda _: np.full((100, 2), 0.5), LABELS, np.ones(100)) == "some"
+
+
+def test_weights_of_rows_count() -> None:
+    """Rows of weight 0 have no say."""
+
+    def mean(rate: float) -> np.ndarray:
+        share = np.where(LABELS == 0, 0.9, 0.1 if rate > 0.05 else 0.8)
+        return np.where(LABELS[:, None] == np.arange(2), share[:, None], 1.0 - share[:, None])
+
+    assert most_doubt(DROPOUT_RATES, mean, LABELS, np.ones(100)) == 0.05
+    assert most_doubt(DROPOUT_RATES, mean, LABELS, (LABELS == 0).astype(float)) == 0.3
+
+
+def test_an_impossible_class_is_no_infinite_loss() -> None:
+    certain = np.eye(2)[1 - LABELS]
+    assert most_doubt(DROPOUT_RATES, lambda _: certain, LABELS, np.ones(100)) == max(DROPOUT_RATES)
 
 
 def two_classes() -> tuple[Graph, WeightPosterior]:

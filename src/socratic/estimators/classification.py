@@ -1,4 +1,4 @@
-"""What classifiers share, whatever they classify: the prior, dropout and calibration at fit, answers and refusals."""
+"""What classifiers share, whatever they classify: the prior, doubt and calibration at fit, answers and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from socratic.errors import check_rate
 from socratic.estimators.committee import Committee
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.members import Circuits
-from socratic.estimators.posterior import DROPOUT
+from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
 from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.inference.posterior import Posterior
@@ -179,17 +179,20 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         x, labels, weight = self._read(rows.x), rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
         log_joints, committee = self._log_joints(x), self._committee()
 
-        def most(choices: Sequence[float], doubts: Callable[[float], Sequence[Any]]) -> float:
+        def most(kind: str, choices: Sequence[float], doubts: Callable[[float], Sequence[Any]]) -> float:
+            # A method that the doubt in use allows may not be possible for the other.
+            method = self.posterior if kind == self.doubt else ONE_PASS
+
             def mean(choice: float) -> np.ndarray:
-                return self._posterior(x, log_joints, doubts(choice)).mean.double().cpu().numpy()
+                return self._posterior(x, log_joints, doubts(choice), method).mean.double().cpu().numpy()
 
             return most_doubt(choices, mean, labels, weight) if len(choices) > 1 else choices[0]
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # rates that are too large are tried on purpose
             rates = DROPOUT_RATES if isinstance(self.dropout, str) else (float(self.dropout),)
-            self.dropout_ = most(rates, lambda rate: committee.dropping(rate, self.masks))
-            worth = most(WORTHS, lambda worth: committee.tempered(worth).weight_posteriors)
+            self.dropout_ = most(DROPOUT, rates, lambda rate: committee.dropping(rate, self.masks))
+            worth = most(WEIGHTS, WORTHS, lambda worth: committee.tempered(worth).weight_posteriors)
         self.weight_posterior_ = self.weight_posterior_.tempered(worth=worth)
         if hasattr(self, "committee_"):
             self.committee_ = self.committee_.tempered(worth)
@@ -221,14 +224,14 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         committee = self._committee()
         dropping = self.doubt == DROPOUT
         doubts = committee.dropping(self.dropout_, self.masks) if dropping else committee.weight_posteriors
-        posterior = self._posterior(x, log_joints, doubts)
+        posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
         return Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
 
-    def _posterior(self, x: Tensor, log_joints: Tensor, doubts: Sequence[Any]) -> Posterior:
+    def _posterior(self, x: Tensor, log_joints: Tensor, doubts: Sequence[Any], method: str) -> Posterior:
         """The class posterior of rows over what is in doubt of each circuit."""
         prior = self.class_prior_.tolist()
-        return self._committee().posterior(self.posterior, x, log_joints, doubts, self._leaf_variance(), prior)
+        return self._committee().posterior(method, x, log_joints, doubts, self._leaf_variance(), prior)
 
     def _distance(self, name: str, x: Tensor) -> np.ndarray:
         """How far rows are from one of ``PROFILES``: (N,), NaN in models from files that have none."""

@@ -26,7 +26,7 @@ from socratic.uncertainty.synthetic import synthetic_shifts
 
 
 class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEstimator):
-    """Probabilistic circuit classifier with exact dropout uncertainty and calibrated rejection.
+    """Probabilistic circuit classifier that says how sure it is, with calibrated rejection.
 
     {parameters}
 

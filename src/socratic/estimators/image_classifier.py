@@ -27,7 +27,7 @@ _MOST_CALIBRATION = 4000
 
 
 class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
-    """Probabilistic circuit classifier of images, with exact dropout uncertainty and calibrated rejection.
+    """Probabilistic circuit classifier of images that says how sure it is, with calibrated rejection.
 
     Settings that are "auto" are chosen by the shape and the number of the images: ``sizes_`` says what they became.
 

@@ -26,7 +26,7 @@ class Uncertainty:
     log_likelihood : ndarray (N,)
         log p(x).
     log_std : ndarray (N,)
-        Standard deviation of log p(x), in nats; NaN where it is not known, which is where masks are sampled.
+        Standard deviation of log p(x), in nats; NaN where it is not known.
     profile, class_profile : ndarray (N,)
         How far the likelihoods of a row's parts are from those of familiar rows, and of familiar rows of the class it
         most probably belongs to: half the squared Mahalanobis distance, see :class:`~socratic.uncertainty.Profile`.
@@ -60,18 +60,19 @@ class Uncertainty:
 
 @dataclass(frozen=True, eq=False)
 class DensityUncertainty:
-    """What a density knows and does not know of each row: p(x) over dropout masks and uncertain leaves.
+    """What a density knows and does not know of each row: p(x) over what is in doubt, and uncertain leaves.
 
-    Masks take weight away and never add any: ``log_mean`` is at most ``log_likelihood``. The deviations have no units.
+    Weights are right on average: ``log_mean`` is ``log_likelihood``. Dropout takes weight away and never adds any, so
+    that it is less. The deviations have no units.
 
     Attributes
     ----------
     log_likelihood : ndarray (N,)
-        log p(x) of the whole circuit, without dropout.
+        log p(x) of the circuit as it is.
     log_mean : ndarray (N,)
         Log of the mean of p(x).
     relative_std : ndarray (N,)
-        Standard deviation of p(x), divided by its mean; 0 where p(x) is 0 under every mask.
+        Standard deviation of p(x), divided by its mean; 0 where p(x) is always 0.
     log_std : ndarray (N,)
         Standard deviation, in nats, of log p(x), if p(x) is log-normal with this mean and deviation:
         sqrt(log(1 + relative_std^2)).
@@ -118,7 +119,7 @@ class Answer:
     Attributes
     ----------
     probabilities : ndarray (N, C)
-        Class probabilities p(class | x) of the whole circuit, without dropout.
+        Class probabilities p(class | x) of the circuit as it is; of several circuits, their average.
     uncertainty : Uncertainty
         Its doubt about them.
     """

@@ -8,6 +8,8 @@ each.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 MAX_ROWS = 500
@@ -68,7 +70,7 @@ def image_shifts(images: np.ndarray, rng: np.random.Generator) -> list[np.ndarra
     list of np.ndarray (N', H, W, C) of uint8
         With N' = min(N, MAX_ROWS).
     """
-    flat = images.reshape(len(images), -1).astype(np.float32)
+    flat = images.reshape(len(images), math.prod(images.shape[1:])).astype(np.float32)
     shifts = synthetic_shifts(flat, np.ones(flat.shape[1], dtype=bool), rng)
     made = [shift.reshape(-1, *images.shape[1:]) for shift in shifts]
     for change in (_blank, _flattened, _blurred, _halves):

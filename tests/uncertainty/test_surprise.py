@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from socratic.uncertainty.surprise import Surprise
+
+
+def test_surprise_is_the_log_of_a_share_and_goes_on_rising() -> None:
+    surprise = Surprise.fit(np.array([1.0, 2.0, 2.0, 3.0]), np.ones(4))
+    np.testing.assert_allclose(np.exp(-surprise([0.0, 1.0, 2.0, 3.0])), [1.0, 1.0, 0.8, 0.4])
+    above = surprise(np.array([3.0001, 4.0, 5.0, np.inf]))
+    assert above[0] == pytest.approx(np.log(5.0), abs=1e-3)
+    assert (np.diff(above) > 0).all()
+    ties = Surprise.fit(np.zeros(9), np.ones(9))  # such as the entropy of a model that never doubts
+    np.testing.assert_allclose(ties([-1.0, 0.0, 0.1, 2.0]), [0.0, 0.0, np.log(10.0) + 0.1, np.log(10.0) + 2.0])
+
+
+def test_it_is_the_score_itself_without_reference_rows() -> None:
+    nothing = Surprise.fit(np.empty(0), np.empty(0))
+    np.testing.assert_array_equal(nothing([-1.0, 2.0]), [-1.0, 2.0])
+
+
+def test_rows_without_weight_have_no_say() -> None:
+    scores, weights = np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 0.0])
+    asked = np.linspace(0.0, 12.0, 30)
+    np.testing.assert_array_equal(Surprise.fit(scores, weights)(asked), Surprise.fit(scores[:2], np.ones(2))(asked))
+
+
+def test_round_trip() -> None:
+    surprise = Surprise.fit(np.random.default_rng(0).normal(size=50), np.ones(50))
+    asked = np.linspace(-3.0, 9.0, 40)
+    np.testing.assert_array_equal(Surprise.from_arrays(surprise.to_arrays())(asked), surprise(asked))
