@@ -21,6 +21,12 @@ def measured(text: str) -> dict[str, str]:
     return found
 
 
+def found_weights(text: str) -> list[str]:
+    """The scores and weights that ``socratic info`` tells of the detector."""
+    told = text.partition("combined: ")[2].partition("rejection rate")[0]
+    return [" ".join(part.split()) for part in told.split(",")]
+
+
 def test_measures(run: Run, folder: Path) -> None:
     pd = pytest.importorskip("pandas")
     done = run("evaluate", folder / "model", folder / "test.csv", "--target", "outcome")
@@ -131,7 +137,9 @@ def test_info(run: Run, folder: Path) -> None:
     assert "2: no, yes" in done.out
     assert found["parameters"] == f"{sum(p.numel() for p in model.circuit_.parameters()):,}"
     assert found["epochs"] == "2"
-    assert found["dropout"] == f"{model.dropout_:g}"
+    assert f"weights, a visit of a row worth {model.weight_posterior_.worth:.2g}" in done.out
+    shown = [f"{name} {weight:.0%}" for name, weight in model.detector_.weights.items() if weight > 0.01]
+    assert sorted(found_weights(done.out)) == sorted(shown)
     assert found["rejection rate"] == "0.05"
     assert "held-out rows" in done.out
     assert "colour  categorical  blue, green, red" in done.out

@@ -1,4 +1,4 @@
-"""Columns whose densities are to be trusted less, in all that estimators compute under dropout."""
+"""Columns whose densities are to be trusted less, in all that estimators say of their doubt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.base import clone
 import socratic
 from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitImageClassifier, storage
-from socratic.estimators.posterior import POSTERIORS, Randomness, circuit_posterior
+from socratic.estimators.posterior import DOUBTS, POSTERIORS, Uncertain, dropout_of
 from socratic.tables.inputs import encode_rows
 from tests.estimators.test_classifier import mixed_frame
 
@@ -28,19 +28,21 @@ BY_NUMBER = {0: 0.3, 4: 0.1}
     ("structure", "posterior"),
     [
         *(("random", posterior) for posterior in POSTERIORS if posterior != "monte-carlo"),
-        *(("learnspn", posterior) for posterior in ("expansion", "auto")),
+        *(("learnspn", posterior) for posterior in ("one-pass", "expansion", "auto")),
     ],
 )
-def test_posteriors_are_those_of_the_library(structure: str, posterior: Any) -> None:
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_posteriors_are_those_of_the_library(structure: str, posterior: Any, doubt: str) -> None:
     settings: dict[str, Any] = {**QUICK, "structure": structure, "posterior": posterior, "dropout": 0.1}
-    model = CircuitClassifier(**settings, leaf_variance=BY_NAME).fit(FRAME, LABELS)
-    expected = socratic.dropout_posterior(
+    model = CircuitClassifier(**settings, doubt=doubt, leaf_variance=BY_NAME).fit(FRAME, LABELS)
+    doubted = dropout_of(model.circuit_, 0.1, "edge") if doubt == "dropout" else model.weight_posterior_
+    one_pass = "expansion" if doubt == "dropout" else "log-moments"
+    expected = socratic.class_posterior(
         model.circuit_.requires_grad_(False),
         encode_rows(model, FRAME),
-        dropout=0.1,
-        method=posterior,
+        doubted,
+        method=one_pass if posterior == "one-pass" else posterior,
         class_prior=model.class_prior_.tolist(),
-        root_dropout=structure == "learnspn",
         leaf_variance=BY_NUMBER,
     )
     found = model.uncertainty(FRAME)
@@ -64,11 +66,12 @@ def test_one_number_is_for_every_column() -> None:
 
 @pytest.mark.parametrize("posterior", ["expansion", "auto"])
 def test_none_is_as_if_there_were_no_such_argument(posterior: str) -> None:
-    """Bit by bit: the rate of dropout, what rejection is calibrated on, and every answer."""
+    """Bit by bit: how much is in doubt, what rejection is calibrated on, and every answer."""
     plain = CircuitClassifier(**QUICK, posterior=posterior).fit(FRAME, LABELS)
     for nothing in (0, {"age": 0.0}):
         model = CircuitClassifier(**QUICK, posterior=posterior, leaf_variance=nothing).fit(FRAME, LABELS)
         assert model.dropout_ == plain.dropout_
+        assert model.weight_posterior_.worth == plain.weight_posterior_.worth
         np.testing.assert_array_equal(model.detector_.calibration.scores, plain.detector_.calibration.scores)
         np.testing.assert_array_equal(model.uncertainty(FRAME).std, plain.uncertainty(FRAME).std)
 
@@ -93,7 +96,7 @@ def test_the_rate_of_dropout_is_chosen_with_it() -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_more_of_it_never_gives_a_smaller_deviation_on_a_tree(dropout: float) -> None:
-    model = CircuitDensity(structure="learnspn", random_state=0, dropout=dropout).fit(FRAME)
+    model = CircuitDensity(structure="learnspn", random_state=0, doubt="dropout", dropout=dropout).fit(FRAME)
     before = model.uncertainty(FRAME)
     known = FRAME["weight"].notna().to_numpy()
     for variance in (1e-3, 0.1, 1.0, 10.0):
@@ -110,7 +113,8 @@ def test_more_of_it_never_gives_a_smaller_deviation_on_a_tree(dropout: float) ->
 def test_images_have_one_variance_for_all_pixels() -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (150, 4, 6)).astype(np.uint8), rng.integers(0, 2, 150)
-    model = CircuitImageClassifier(n_epochs=1, n_sums=2, dropout=0.1, leaf_variance=0.02, random_state=0)
+    settings: dict[str, Any] = {"n_epochs": 1, "n_sums": 2, "random_state": 0}
+    model = CircuitImageClassifier(**settings, doubt="dropout", dropout=0.1, leaf_variance=0.02)
     model.fit(images, labels)
     (x,) = model._batches(images)
     expected = socratic.tdi(
@@ -154,8 +158,8 @@ def test_it_is_kept_with_the_model(tmp_path: Path) -> None:
         ),
         (
             {"leaf_variance": {"age": 0.1}, "posterior": "monte-carlo"},
-            r"posterior='monte-carlo' samples masks alone, and leaf_variance={'age': 0.1} cannot be sampled; use "
-            r"'expansion', 'log-moments' or 'auto', or set leaf_variance to 0",
+            r"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={'age': 0.1} cannot be sampled; use "
+            r"'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0",
         ),
     ],
 )
@@ -166,12 +170,13 @@ def test_what_cannot_be_is_named_before_training(settings: dict[str, Any], messa
     assert not hasattr(model, "circuit_")
 
 
-@pytest.mark.parametrize("posterior", ["expansion", "auto"])
+@pytest.mark.parametrize("posterior", ["one-pass", "expansion", "auto"])
 def test_columns_cannot_be_uncertain_where_moments_are_only_bounds(posterior: str) -> None:
     x = np.random.default_rng(0).integers(0, 50, (120, 3)).astype(float)
     roots = [socratic.chow_liu_tree(half, socratic.families.Categorical(50)) for half in (x[:60], x[60:])]
     graph = socratic.Graph(roots, dtype=torch.float64).requires_grad_(False)
+    uncertain = Uncertain(dropout_of(graph, 0.05, "edge"), {0: 0.1})
     with pytest.raises(
         ValueError, match="leaf_variance is not possible here: exact moments of this circuit would cost"
     ):
-        circuit_posterior(posterior, graph, torch.as_tensor(x[:2]), Randomness(0.05, "edge", {0: 0.1}), [0.5, 0.5])
+        uncertain.posterior(posterior, graph, torch.as_tensor(x[:2]), [0.5, 0.5])

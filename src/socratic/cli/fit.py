@@ -13,6 +13,7 @@ from socratic.cli.parsing import (
     STRUCTURES,
     check_share,
     check_writable,
+    parse_doubt,
     parse_dropout,
     parse_image_shape,
     parse_leaf_variance,
@@ -72,15 +73,24 @@ def fit(
     circuits: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Circuits to train and join as one: more accurate, and as many times slower."
+            min=1, metavar="N", help="Circuits to train, whose answers are averaged: more accurate, and as many times slower."
         ),
     ] = 1,
-    dropout: Annotated[str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty.")] = "auto",
+    doubt: Annotated[
+        str,
+        typer.Option(
+            metavar="weights|dropout",
+            help="What the uncertainty is about: weights, which finitely many rows taught, or sums under dropout.",
+        ),
+    ] = "weights",
+    dropout: Annotated[
+        str, typer.Option(metavar="auto|RATE", help="Dropout rate of the uncertainty, for --doubt dropout.")
+    ] = "auto",
     leaf_variance: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[COLUMN=]VARIANCE",
-            help="Prior doubt beside dropout: relative variance of the densities of all values, or of a column's. May "
+            help="Prior doubt beside that: relative variance of the densities of all values, or of a column's. May "
             "be repeated for columns.",
         ),
     ] = None,
@@ -106,6 +116,7 @@ def fit(
     """
     settings: dict[str, Any] = {
         "n_circuits": circuits,
+        "doubt": parse_doubt(doubt),
         "dropout": parse_dropout(dropout),
         "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),
@@ -204,13 +215,13 @@ def _show_columns(table: TrainingTable, leaves: dict[str, str]) -> None:
 
 def _summarise(model: CircuitClassifierBase, data: dict[str, str], path: Path) -> None:
     from socratic.cli.console import output
-    from socratic.cli.info import describe_calibration, describe_training, facts
+    from socratic.cli.info import describe_calibration, describe_doubt, describe_training, facts
 
     lines = {
         **data,
         "classes": f"{len(model.classes_)}",
         "epochs": describe_training(model),
-        "dropout": f"{model.dropout_:g}",
+        "doubt": describe_doubt(model),
         "calibration": describe_calibration(model),
         "written": str(path),
     }

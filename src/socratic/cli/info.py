@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
 
 SHOWN_CLASSES = 20
+_LEAST_SHOWN = 0.01
+"""Scores of a smaller weight are not told of."""
 
 
 def info(
@@ -90,6 +92,13 @@ def describe_calibration(model: CircuitClassifierBase) -> str:
     return f"{size} held-out rows" + ("" if model.calibrated_ else f" (too few for a rate of {model.rejection_rate:g})")
 
 
+def describe_doubt(model: CircuitClassifierBase) -> str:
+    """What the uncertainty is about, and how much of it there is."""
+    if model.doubt == "dropout":
+        return f"dropout at a rate of {model.dropout_:g}"
+    return f"weights, a visit of a row worth {model.weight_posterior_.worth:.2g}"
+
+
 def describe_training(model: CircuitClassifierBase) -> str:
     """How long the circuit was trained, if it was."""
     if not model.history_.epochs:
@@ -114,12 +123,20 @@ def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
         "structure": _describe_structure(model),
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
-        "dropout": f"{model.dropout_:g}",
+        "doubt": describe_doubt(model),
         **_describe_leaf_variance(model),
-        "detector": model.detector,
+        "detector": _describe_detector(model),
         "rejection rate": f"{model.rejection_rate:g}",
         "calibration": describe_calibration(model),
     }
+
+
+def _describe_detector(model: CircuitClassifierBase) -> str:
+    """Its name, and the weights of the scores that have a say."""
+    if model.detector != "combined":
+        return model.detector
+    weights = sorted(model.detector_.weights.items(), key=lambda item: -item[1])
+    return "combined: " + ", ".join(f"{name} {weight:.0%}" for name, weight in weights if weight > _LEAST_SHOWN)
 
 
 def _describe_rows(model: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Options that need more than a type: leaf families, dropout rates, and places to write to."""
+"""Options that need more than a type: leaf families, doubts, and places to write to."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
 IMAGE_STRUCTURES = ("spatial", "random")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
+DOUBTS = ("weights", "dropout")
 
 
 def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
@@ -83,6 +84,13 @@ def parse_image_shape(value: str | None) -> tuple[int, ...] | None:
     if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", value):
         raise UserError(f"--image-shape takes HEIGHTxWIDTH or HEIGHTxWIDTHxCHANNELS, such as 28x28; got {value!r}")
     return tuple(int(side) for side in value.split("x"))
+
+
+def parse_doubt(value: str) -> str:
+    """What the uncertainty is about."""
+    if value not in DOUBTS:
+        raise UserError(f"--doubt must be one of {', '.join(DOUBTS)}; got {value!r}")
+    return value
 
 
 def parse_dropout(value: str) -> float | str:

@@ -38,9 +38,9 @@ def predict(
 
     Of a folder of images, the rows are the paths of the files.
 
-    label and its probability; the entropy of the prediction; std, the standard deviation of the probability under
-    dropout; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar. With --explain,
-    also the reasons: the columns, or regions of an image, that are most surprising given all others.
+    label and its probability; the entropy of the prediction; std, the standard deviation of the probability over what
+    the model doubts; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar. With
+    --explain, also the reasons: the columns, or regions of an image, that are most surprising given all others.
     """
     from socratic.cli.folders import open_rows
     from socratic.cli.parsing import check_writable

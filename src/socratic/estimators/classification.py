@@ -114,8 +114,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         given = self.leaf_variance
         if self.posterior == "monte-carlo" and any(given.values() if isinstance(given, Mapping) else [given]):
             raise ValueError(
-                f"posterior='monte-carlo' samples masks alone, and leaf_variance={given!r} cannot be sampled; use "
-                "'expansion', 'log-moments' or 'auto', or set leaf_variance to 0"
+                f"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={given!r} cannot be sampled; use "
+                "'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0"
             )
 
     def _check_fitted(self) -> None:
