@@ -61,7 +61,8 @@ def test_options(run: Run, tmp_path: Path) -> None:
     rows = [[*row[:4], str(i % 3), "" if i == 5 else str(i % 2), "1.5"] for i, row in enumerate(table(60, 2))]
     data = write_csv(tmp_path / "train.csv", rows, ["age", "income", "colour", "id", "visits", "y", "w"])
     options = ["--leaf", "visits=binomial", "--leaf", "income=gaussian", "--drop", "id", "--drop", "colour"]
-    options += ["--weight", "w", "--doubt", "dropout", "--dropout", "0.1", "--rejection-rate", "0.2", "--seed", "7", "--epochs", "1"]
+    options += ["--weight", "w", "--doubt", "dropout", "--dropout", "0.1", "--rejection-rate", "0.2"]
+    options += ["--seed", "7", "--epochs", "1"]
     done = run("fit", data, "--target", "y", "-o", tmp_path / "m", *options, "--drop-missing-target", "--jobs", 1)
     assert done.code == 0, done.err
     assert "59 (1 without a class left out)" in done.out

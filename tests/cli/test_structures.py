@@ -77,7 +77,7 @@ def test_wrong_options(run: Run, tmp_path: Path, options: list[object], message:
 
 def test_the_names_are_those_of_the_library() -> None:
     from socratic.estimators.building import STRUCTURES
-    from socratic.estimators.posterior import DOUBTS
     from socratic.estimators.learned import LEARNED
+    from socratic.estimators.posterior import DOUBTS
 
     assert (parsing.STRUCTURES, parsing.LEARNED_STRUCTURES, parsing.DOUBTS) == (STRUCTURES, LEARNED, DOUBTS)

@@ -158,8 +158,8 @@ def test_it_is_kept_with_the_model(tmp_path: Path) -> None:
         ),
         (
             {"leaf_variance": {"age": 0.1}, "posterior": "monte-carlo"},
-            r"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={'age': 0.1} cannot be sampled; use "
-            r"'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0",
+            r"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={'age': 0.1} cannot be "
+            r"sampled; use 'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0",
         ),
     ],
 )

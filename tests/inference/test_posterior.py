@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 import socratic
-from socratic.inference.posterior import expand_posterior
+from socratic.inference.posterior import Posterior, expand_posterior
 from tests.inference.test_moments import build
 from tests.oracles import enumerate_masks
 
@@ -144,3 +145,49 @@ def test_where_all_classes_are_dead_the_prior_remains() -> None:
     torch.testing.assert_close(found.mean, torch.tensor([[0.3, 0.7], [1.0, 0.0]]))
     assert not found.std.any()
     assert not found.mutual_information.any()
+
+
+def spread_posterior(shares: np.ndarray) -> socratic.Posterior:
+    """The posterior of rows from class probabilities (T, N, C) that are equally likely."""
+    mean = shares.mean(0)
+
+    def entropy_of(probabilities: np.ndarray) -> np.ndarray:
+        return np.asarray(-(probabilities * np.log(probabilities)).sum(-1))
+
+    total = entropy_of(mean)
+    parts = (mean, shares.std(0), total, total - entropy_of(shares).mean(0), np.zeros(len(mean)))
+    return socratic.Posterior(*map(torch.as_tensor, parts), "made up", torch.zeros(len(mean)).double())
+
+
+def test_the_average_of_circuits_is_that_of_all_they_may_say() -> None:
+    """Against the moments over every circuit and everything that is in doubt of it, as one long list."""
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(4), (3, 5, 7))  # circuits, states of each, rows
+    found = Posterior.average([spread_posterior(each) for each in shares], torch.zeros(3, 7).double())
+    expected = spread_posterior(shares.reshape(15, 7, 4))
+    for name in ("mean", "std", "entropy", "mutual_information", "dead"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name))
+
+
+def test_the_density_of_an_average_varies_with_the_circuits_that_have_a_share_in_it() -> None:
+    """Against sampling small deviations of log p(x) of each circuit."""
+    rng = np.random.default_rng(0)
+    stds, log_density = np.array([[0.02, 0.03], [0.05, 0.01]]), np.array([[-3.0, 2.0], [-4.0, -90.0]])
+    parts = [replace(spread_posterior(np.full((1, 2, 2), 0.5)), log_density_std=torch.as_tensor(each)) for each in stds]
+    found = Posterior.average(parts, torch.as_tensor(log_density)).log_density_std
+    assert found is not None
+    sampled = log_density + stds * rng.normal(size=(200_000, 2, 2))
+    truth = np.logaddexp(sampled[:, 0], sampled[:, 1]).std(0)
+    np.testing.assert_allclose(found, truth, rtol=0.02)
+    assert float(found[1]) == pytest.approx(0.03)  # the other circuit has no share in this row
+
+
+def test_one_circuit_is_its_own_average_and_what_is_not_known_of_all_is_not_known() -> None:
+    known = spread_posterior(np.full((1, 2, 2), 0.5))
+    assert Posterior.average([known], torch.zeros(1, 2)) is known
+    partly = replace(known, dead=None, log_density_std=None)
+    found = Posterior.average([known, partly], torch.zeros(2, 2).double())
+    assert found.dead is None
+    assert found.log_density_std is None
+    impossible = Posterior.average([known, known], torch.full((2, 2), -torch.inf).double())
+    assert bool(torch.isfinite(impossible.mean).all())

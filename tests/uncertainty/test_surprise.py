@@ -31,3 +31,10 @@ def test_round_trip() -> None:
     surprise = Surprise.fit(np.random.default_rng(0).normal(size=50), np.ones(50))
     asked = np.linspace(-3.0, 9.0, 40)
     np.testing.assert_array_equal(Surprise.from_arrays(surprise.to_arrays())(asked), surprise(asked))
+
+
+def test_rounding_makes_no_row_more_surprising_than_the_reference_rows() -> None:
+    surprise = Surprise.fit(np.arange(10.0), np.ones(10))
+    largest = np.array([9.0, np.nextafter(9.0, 10.0), np.float32(9.0) * np.float32(1.0 + 2.0**-22)])
+    np.testing.assert_allclose(surprise(largest), surprise(9.0), rtol=1e-12)
+    assert surprise(9.001) > surprise(9.0) + 0.5

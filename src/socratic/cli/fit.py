@@ -73,7 +73,9 @@ def fit(
     circuits: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Circuits to train, whose answers are averaged: more accurate, and as many times slower."
+            min=1,
+            metavar="N",
+            help="Circuits to train, whose answers are averaged: more accurate, and as many times slower.",
         ),
     ] = 1,
     doubt: Annotated[

@@ -114,8 +114,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         given = self.leaf_variance
         if self.posterior == "monte-carlo" and any(given.values() if isinstance(given, Mapping) else [given]):
             raise ValueError(
-                f"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={given!r} cannot be sampled; use "
-                "'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0"
+                f"posterior='monte-carlo' samples weights or masks alone, and leaf_variance={given!r} cannot be "
+                "sampled; use 'one-pass', 'expansion', 'log-moments' or 'auto', or set leaf_variance to 0"
             )
 
     def _check_fitted(self) -> None:
@@ -245,6 +245,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def _set_circuits(self, circuits: Circuits) -> None:
         super()._set_circuits(circuits)
+        vars(self).pop("committee_", None)  # of a fit before
         if len(circuits) > 1:
             self.committee_ = Committee(circuits, ())
 

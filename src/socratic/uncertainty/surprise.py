@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from socratic.uncertainty.conformal import Conformal
 
 _TAIL = 0.25
+_ROUNDING = 1e-6  # relative: the score of a row may differ by so much from batch to batch
 _LARGEST = 1e100  # in place of infinity: a finite number can be interpolated
 
 
@@ -58,7 +59,8 @@ class Surprise:
         if not len(self.knots):
             return finite
         excess = finite - self.knots[-1]
-        return np.where(excess > 0.0, self.top + self.slope * excess, np.interp(finite, self.knots, self.values))
+        above = excess > _ROUNDING * (1.0 + abs(self.knots[-1]))
+        return np.where(above, self.top + self.slope * excess, np.interp(finite, self.knots, self.values))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to rebuild it from."""
