@@ -28,6 +28,16 @@ def test_variables_come_channel_by_channel() -> None:
     assert np.array_equal(encoder.bytes_of(images).numpy().reshape(5, 3, 4, 6), images.transpose(0, 3, 1, 2))
 
 
+@pytest.mark.parametrize("shape", [(8, 4, 3), (5, 6, 1)])
+def test_bytes_become_the_images_again(shape: tuple[int, int, int]) -> None:
+    images = some_images(7, *shape)
+    encoder = PixelEncoder.fit(images)
+    again = encoder.images_of(encoder.bytes_of(images))
+    assert again.dtype == np.uint8
+    np.testing.assert_array_equal(again, images)
+    assert encoder.images_of(encoder.bytes_of(images[:0])).shape == (0, *shape)
+
+
 def test_wavelets_are_a_rotation() -> None:
     """Distances stay, so a density of the coefficients is a density of the pixels."""
     images = torch.randn(6, 1, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

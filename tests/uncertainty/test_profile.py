@@ -165,3 +165,28 @@ def test_large_regions_count_where_there_are_too_many() -> None:
     assert n_regions > 2 * 512
     assert profile.excess.shape[1] <= 512
     assert profile.min_columns > 2
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_crossed_scores_are_those_of_profiles_without_the_fold(by_class: bool) -> None:
+    circuit = circuit_of()
+    x = rows_of(circuit, 90)
+    x[::7, 2] = NAN
+    weights = np.random.default_rng(0).integers(0, 3, 90).astype(float)
+    folds = np.random.default_rng(1).integers(0, 4, 90)
+    profile, scores = Profile.fit_crossed(circuit, x, folds, weights, class_prior=PRIOR, by_class=by_class)
+    whole = Profile.fit(circuit, x, weights, class_prior=PRIOR, by_class=by_class)
+    np.testing.assert_allclose(profile.score(circuit, x), whole.score(circuit, x), rtol=1e-9)
+    for fold in range(4):
+        mine = folds == fold
+        others = Profile.fit(circuit, x[~mine], weights[~mine], class_prior=PRIOR, by_class=by_class)
+        expected = others.score(circuit, x[mine], class_prior=PRIOR)
+        np.testing.assert_allclose(scores[mine], expected, rtol=1e-6)
+    assert scores.mean() > profile.score(circuit, x, class_prior=PRIOR).mean()  # own rows look too familiar
+
+
+def test_a_single_fold_has_no_others_to_be_compared_with() -> None:
+    circuit = circuit_of()
+    x = rows_of(circuit, 20)
+    profile, scores = Profile.fit_crossed(circuit, x, np.zeros(20, dtype=int))
+    np.testing.assert_allclose(scores, profile.score(circuit, x))
