@@ -91,7 +91,8 @@ def test_files_without_weights_to_doubt_answer_by_dropout(n_circuits: int, tmp_p
     """As they were written before; circuits that were joined are one."""
     x, y = blobs(300, 0)
     model = CircuitClassifier(**QUICK, n_circuits=n_circuits, doubt="dropout", detector="entropy").fit(x, y)
-    vars(model).pop("committee_", None)
+    if n_circuits > 1:
+        del model.committee_
     expected = model.answer(x)
     model.save(tmp_path / "model")
     tensors, config = read_tensors(tmp_path / "model", storage.FORMAT, storage.VERSION)

@@ -32,8 +32,9 @@ def by_each(model: CircuitClassifier) -> list[CircuitClassifier]:
     alone = []
     for circuit, posterior in zip(model.committee_.circuits, model.committee_.weight_posteriors, strict=True):
         one = CircuitClassifier(**{**QUICK, "n_circuits": 1}, structure=model.structure, doubt=model.doubt)
-        vars(one).update({name: value for name, value in vars(model).items() if name.endswith("_")})
-        del one.committee_, one.profile_, one.class_profile_
+        for name, value in vars(model).items():
+            if name.endswith("_") and name not in ("committee_", "profile_", "class_profile_"):
+                setattr(one, name, value)
         one.circuit_, one.weight_posterior_ = circuit, posterior
         alone.append(one)
     return alone

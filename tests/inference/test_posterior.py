@@ -155,8 +155,10 @@ def spread_posterior(shares: np.ndarray) -> socratic.Posterior:
         return np.asarray(-(probabilities * np.log(probabilities)).sum(-1))
 
     total = entropy_of(mean)
-    parts = (mean, shares.std(0), total, total - entropy_of(shares).mean(0), np.zeros(len(mean)))
-    return socratic.Posterior(*map(torch.as_tensor, parts), "made up", torch.zeros(len(mean)).double())
+    information, nothing = total - entropy_of(shares).mean(0), torch.zeros(len(mean)).double()
+    std = torch.as_tensor(shares.std(0))
+    known = torch.as_tensor(total), torch.as_tensor(information)
+    return socratic.Posterior(torch.as_tensor(mean), std, *known, nothing, "made up", nothing)
 
 
 def test_the_average_of_circuits_is_that_of_all_they_may_say() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -277,7 +278,8 @@ def test_a_score_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def doubt(n: int) -> Uncertainty:
         mean = rng.dirichlet(np.ones(3), n)
-        return Uncertainty(mean, mean, *rng.random((6, n)), np.full(n, np.nan))
+        scores = {field.name: rng.random(n) for field in fields(Uncertainty)}
+        return Uncertainty(**{**scores, "mean": mean, "std": mean})
 
     known, shifted, new = doubt(50), doubt(50), doubt(20)
     before = fit_detector(

@@ -245,7 +245,8 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def _set_circuits(self, circuits: Circuits) -> None:
         super()._set_circuits(circuits)
-        vars(self).pop("committee_", None)  # of a fit before
+        if hasattr(self, "committee_"):
+            del self.committee_  # of a fit before
         if len(circuits) > 1:
             self.committee_ = Committee(circuits, ())
 
