@@ -1,14 +1,16 @@
 """Detection of unknown rows from several scores of unusualness: their combination, made conformal.
 
 Each score of a row is turned into its surprise: -log of the share of reference rows at least as unusual. The combined
-score is the weighted sum of the surprises. The weights are learnt: they are what tells reference rows from synthetic
-shifts of them best, by logistic regression, each shift counting alike, and none of them is negative. So a score that
-only adds noise gets little weight. P-values compare the combined score with that of calibration rows, which had no part
-in any of this: that makes them exact.
+score is the weighted sum of the surprises. The weights are learnt: for each of some synthetic shifts of the reference
+rows, those that tell the two apart best, by logistic regression, none of them negative; then their mean over the
+shifts. So a score weighs by how many shifts it helps with and how much, and one that only adds noise weighs little.
+P-values compare the combined score with that of calibration rows, which had no part in any of this: that makes them
+exact.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,9 +28,12 @@ DETECTORS = (COMBINED, *SCORES)
 MIN_REFERENCE = 20
 """With fewer reference rows than this nothing is learnt: the ``_FIRST`` scores weigh the same."""
 _FIRST = ("log_likelihood", "entropy")
-_START = 0.3
-_PULL = 0.01
-"""Weights are pulled towards a common start, by the square of how far they are; the more, the fewer rows there are."""
+_START, _START_OF_TWO_SIDED = 0.3, 1.0
+"""Weights before anything is learnt. Two-sided scores are 0 for nearly all familiar rows, and can weigh more."""
+_PULL = 0.03
+"""How strongly weights are pulled back to that: by the square of how far they are, and more if there are few rows."""
+_CLEAR = math.log(100.0)
+"""Two-sided scores count from this surprise on: of the most unusual hundredth of familiar rows on either side."""
 _MOST = 50.0
 """Nats of surprise beyond which a row is no clearer a case."""
 
@@ -60,6 +65,8 @@ class Detector:
         _check_names("scores", scores, used)
         if self.kind != COMBINED and self.kind not in TWO_SIDED:
             return np.asarray(scores[self.kind], dtype=np.float64)
+        if self.kind != COMBINED:
+            return self._two_sided(self.kind, scores[self.kind])
         return np.sum([self.weights[name] * self._surprise(name, scores[name]) for name in used], axis=0)
 
     def p_value(self, scores: Scores) -> np.ndarray:
@@ -67,10 +74,15 @@ class Detector:
         return self.calibration.p_value(self.score(scores))
 
     def _surprise(self, name: str, scores: np.ndarray) -> np.ndarray:
-        surprise = self.surprises[name](scores)
-        if name not in TWO_SIDED:
-            return surprise
-        return surprise + self.surprises[f"-{name}"](-np.asarray(scores, dtype=np.float64))
+        """What a score adds to the combination, before it is weighted: (N,)."""
+        if name in TWO_SIDED:
+            return np.maximum(self._two_sided(name, scores) - _CLEAR, 0.0)
+        return self.surprises[name](scores)
+
+    def _two_sided(self, name: str, scores: np.ndarray) -> np.ndarray:
+        """The surprise of scores that are too high, or too low: (N,)."""
+        below = self.surprises[f"-{name}"](-np.asarray(scores, dtype=np.float64))
+        return np.maximum(self.surprises[name](scores), below)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the detector from."""
@@ -141,7 +153,8 @@ def fit_detector(
     if kind != COMBINED:
         weights = {name: float(name == kind) for name in names}
     elif sets and counts.sum() >= MIN_REFERENCE:
-        weights = dict(zip(names, _learn(table(reference), counts, sets).tolist(), strict=True))
+        start = np.array([_START_OF_TWO_SIDED if name in TWO_SIDED else _START for name in names])
+        weights = dict(zip(names, _learn(table(reference), counts, sets, start).tolist(), strict=True))
     else:
         first = [name for name in names if name in _FIRST] or names
         weights = {name: float(name in first) / len(first) for name in names}
@@ -149,32 +162,33 @@ def fit_detector(
     return replace(detector, calibration=Conformal.fit(detector.score(calibration), calibration_weight))
 
 
-def _learn(known: np.ndarray, counts: np.ndarray, shifted: Sequence[np.ndarray]) -> np.ndarray:
-    """Weights (K,) of scores, none negative, that tell known rows (n, K) from each of some shifts (m, K) of them."""
+def _learn(known: np.ndarray, counts: np.ndarray, shifted: Sequence[np.ndarray], start: np.ndarray) -> np.ndarray:
+    """Weights (K,) of scores that tell known rows (n, K) from some shifts (m, K) of them; ``start`` is (K,)."""
+    found = np.mean([_learn_one(known, counts, rows, start) for rows in shifted], axis=0)
+    return found / found.sum()
+
+
+def _learn_one(known: np.ndarray, counts: np.ndarray, rows: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The same for one shift: logistic regression with weights that are not negative."""
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    n_scores, n_sets = known.shape[1], len(shifted)
     pull = _PULL + 1.0 / counts.sum()
-    share = counts / counts.sum()
+    sides = ((-1.0, known, counts / counts.sum()), (1.0, rows, np.full(len(rows), 1.0 / len(rows))))
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-        weights, offsets = point[:n_scores], point[n_scores:]
-        value = pull * float(((weights - _START) ** 2).sum())
-        slope = np.append(2.0 * pull * (weights - _START), np.zeros(n_sets))
-        for place, (rows, offset) in enumerate(zip(shifted, offsets, strict=True)):
-            for sign, some, each in ((-1.0, known, share), (1.0, rows, np.full(len(rows), 1.0 / len(rows)))):
-                margin = sign * (some @ weights - offset)
-                value += float(each @ np.logaddexp(0.0, -margin)) / n_sets
-                wrong = sign * each * expit(-margin) / n_sets
-                slope[:n_scores] -= wrong @ some
-                slope[n_scores + place] += wrong.sum()
+        weights, offset = point[:-1], point[-1]
+        value = pull * float(((weights - start) ** 2).sum())
+        slope = np.append(2.0 * pull * (weights - start), 0.0)
+        for sign, some, each in sides:
+            margin = sign * (some @ weights - offset)
+            value += float(each @ np.logaddexp(0.0, -margin))
+            wrong = sign * each * expit(-margin)
+            slope += np.append(-wrong @ some, wrong.sum())
         return value, slope
 
-    start = np.append(np.full(n_scores, _START), np.full(n_sets, _START * n_scores))
-    bounds = [(0.0, None)] * n_scores + [(None, None)] * n_sets
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x[:n_scores]
-    return found / found.sum() if found.sum() > 0.0 else np.full(n_scores, 1.0 / n_scores)
+    bounds = [(0.0, None)] * len(start) + [(None, None)]
+    return minimize(loss, np.append(start, start.sum()), jac=True, method="L-BFGS-B", bounds=bounds).x[:-1]
 
 
 def _check_names(label: str, scores: Scores, names: Sequence[str]) -> None:
