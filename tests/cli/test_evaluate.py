@@ -95,7 +95,7 @@ def test_reasons_of_refused_rows(run: Run, folder: Path, tmp_path: Path) -> None
     n_refused = int(load(folder / "model").reject(pd.read_csv(folder / "test.csv")[HEADER[:-1]]).sum())
     assert (f"why {n_refused} rows were refused" in known) == (n_refused > 0)
     lines = [line.split() for line in unknown.splitlines() if line.strip()]
-    assert lines[0] == ["reason", "first", "among", "the", "top"]
+    assert lines[0] == ["reason", "first", "among", "the", "top", "3"]
     assert lines[1] == ["income", "100.0%", "100.0%"]
     assert {line[0] for line in lines[2:5]} == {"age", "colour", "member"}
     assert [line[1] for line in lines[2:5]] == ["0.0%"] * 3

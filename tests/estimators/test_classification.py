@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from socratic.uncertainty.scores import SCORES
 from tests.estimators.test_calibration import blobs
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2, "random_state": 0}
-NEW = ("committee_", "weight_posterior_", "profile_", "class_profile_")
+NEW = ("committee_", "doubt_", "weight_posterior_", "profile_", "class_profile_")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_dropout_is_what_it_was(fitted: CircuitClassifier) -> None:
 def test_a_detector_of_enough_rows_uses_what_tells_shifts_apart(fitted: CircuitClassifier) -> None:
     assert fitted.n_calibration_ >= 2 * MIN_REFERENCE
     weights = fitted.detector_.weights
-    assert weights.keys() == SCORES.keys()
+    assert tuple(weights) == SCORES
     assert sum(weights.values()) == pytest.approx(1.0)
     assert min(weights.values()) >= 0.0
     assert (fitted.uncertainty(blobs(50, 3)[0] + 20.0).p_value <= 0.05).all()
@@ -121,3 +122,24 @@ def test_images_have_weights_in_doubt_too() -> None:
     less = model.weight_posterior_.tempered(worth=100.0)
     model.weight_posterior_ = less
     assert (model.uncertainty(images).log_std < found.log_std).all()
+
+
+def test_a_doubt_that_changed_since_fit_is_told(fitted: CircuitClassifier) -> None:
+    model = copy.deepcopy(fitted)
+    other = "dropout" if model.doubt == "weights" else "weights"
+    assert model.calibrated_
+    model.set_params(doubt=other)
+    assert not model.calibrated_
+    with pytest.warns(socratic.CalibrationWarning, match=f"calibrated for doubt='{fitted.doubt}'"):
+        model.reject(blobs(20, 1)[0])
+    model.set_params(doubt="masks")
+    with pytest.raises(ValueError, match="doubt must be one of 'weights', 'dropout'; got 'masks'"):
+        model.uncertainty(blobs(20, 1)[0])
+
+
+def test_a_model_without_a_weight_posterior_says_so(fitted: CircuitClassifier) -> None:
+    model = copy.deepcopy(fitted)
+    del model.weight_posterior_
+    model.set_params(doubt="weights")
+    with pytest.raises(ValueError, match="doubt must be 'dropout' for this model"):
+        model.uncertainty(blobs(20, 1)[0])

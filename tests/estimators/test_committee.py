@@ -111,3 +111,9 @@ def test_fitting_again_with_one_circuit_forgets_the_others() -> None:
     model = CircuitClassifier(**{**QUICK, "n_epochs": 1}).fit(X, Y)
     model.set_params(n_circuits=1).fit(X, Y)
     assert not hasattr(model, "committee_")
+
+
+def test_no_rows_have_no_answers() -> None:
+    x, y = load_iris(return_X_y=True)
+    model = CircuitClassifier(n_epochs=2, n_sums=2, n_circuits=2, random_state=0).fit(x, y)
+    assert model.answer_rows(encode_rows(model, x)[:0]).probabilities.shape == (0, len(model.classes_))

@@ -12,7 +12,6 @@ from socratic.errors import ModelFileError
 from socratic.uncertainty.answers import Uncertainty
 from socratic.uncertainty.detector import DETECTORS, MIN_REFERENCE, Detector, fit_detector
 from socratic.uncertainty.metrics import auroc
-from socratic.uncertainty.scores import SCORES, score_rows
 
 Arrays = dict[str, np.ndarray]
 NAMES = ("log_likelihood", "entropy")
@@ -272,8 +271,8 @@ def test_errors_name_the_argument() -> None:
         fit_detector("combined", known, [], known, ones, ones).score({"entropy": ones})
 
 
-def test_a_score_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New detectors use it; those fitted before are read and asked as before."""
+def test_a_new_score_is_for_new_detectors() -> None:
+    """Those fitted before are read and asked as before."""
     rng = np.random.default_rng(10)
 
     def doubt(n: int) -> Uncertainty:
@@ -281,15 +280,21 @@ def test_a_score_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
         scores = {field.name: rng.random(n) for field in fields(Uncertainty)}
         return Uncertainty(**{**scores, "mean": mean, "std": mean})
 
-    known, shifted, new = doubt(50), doubt(50), doubt(20)
-    before = fit_detector(
-        "combined", score_rows(known), [score_rows(shifted)], score_rows(known), np.ones(50), np.ones(50)
-    )
+    known, shifted, new = (doubt(n).scores() for n in (50, 50, 20))
+    before = fit_detector("combined", known, [shifted], known, np.ones(50), np.ones(50))
     assert ("combined", *before.weights) == DETECTORS
-    asked = before.p_value(score_rows(new))
-    monkeypatch.setitem(SCORES, "spread", lambda doubt: doubt.std.max(1))
-    after = fit_detector(
-        "combined", score_rows(known), [score_rows(shifted)], score_rows(known), np.ones(50), np.ones(50)
-    )
+    asked = before.p_value(new)
+    more = [{**scores, "spread": rng.random(len(scores["entropy"]))} for scores in (known, shifted)]
+    after = fit_detector("combined", more[0], more[1:], more[0], np.ones(50), np.ones(50))
     assert after.weights.keys() == {*before.weights, "spread"}
-    np.testing.assert_array_equal(Detector.from_state(*before.to_state()).p_value(score_rows(new)), asked)
+    np.testing.assert_array_equal(
+        Detector.from_state(*before.to_state()).p_value({**new, "spread": np.ones(20)}), asked
+    )
+
+
+def test_scores_that_help_with_no_shift_keep_their_start() -> None:
+    rng = np.random.default_rng(9)
+    known, none = ({name: rng.exponential(size=200) * size for name in NAMES} for size in (1.0, 0.0))
+    detector = fit_detector("combined", known, [none], known, np.ones(200), np.ones(200))
+    assert sum(detector.weights.values()) == pytest.approx(1.0)
+    assert (detector.p_value(known) > 0.0).all()

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import entr
 
 from socratic import CircuitGuard, CircuitImageDensity
-from socratic.uncertainty.scores import score_rows
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.measures import describe, separation
 from socratic_experiments.methods import Answer, Model
@@ -81,7 +80,7 @@ def _asker(bench: Workbench, model: Model, seed: int) -> Callable[[np.ndarray], 
 def _of_circuit(model: CircuitModel, images: np.ndarray) -> Answers:
     classifier = model.classifier
     told = classifier.answer(images)
-    scores, detector = score_rows(told.uncertainty), classifier.detector_
+    scores, detector = told.uncertainty.scores(), classifier.detector_
     single = {
         _NAMES[name]: Answer(replace(detector, kind=name, weights={name: 1.0}).score(scores), told.probabilities)
         for name in scores

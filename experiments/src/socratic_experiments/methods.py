@@ -12,7 +12,6 @@ from scipy.special import entr
 from torch import Tensor
 
 from socratic import Posterior
-from socratic.uncertainty.scores import score_rows
 from socratic_experiments.circuits import CircuitModel
 from socratic_experiments.networks import NetworkModel
 from socratic_experiments.settings import CircuitRecipe, Recipe
@@ -78,7 +77,7 @@ def _circuit_methods(model: CircuitModel, n_passes: int) -> dict[str, Method]:
 
     def combined(images: np.ndarray) -> Answer:
         told = classifier.answer(images)
-        score = classifier.detector_.score(score_rows(told.uncertainty))
+        score = classifier.detector_.score(told.uncertainty.scores())
         return Answer(score, rejected=classifier.is_rejected(told))
 
     ways: dict[str, Callable[[Tensor], Posterior]] = {

@@ -133,8 +133,8 @@ def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
 
 def _describe_detector(model: CircuitClassifierBase) -> str:
     """Its name, and the weights of the scores that have a say."""
-    if model.detector != "combined":
-        return model.detector
+    if model.detector_.kind != "combined":
+        return model.detector_.kind
     weights = sorted(model.detector_.weights.items(), key=lambda item: -item[1])
     return "combined: " + ", ".join(f"{name} {weight:.0%}" for name, weight in weights if weight > _LEAST_SHOWN)
 

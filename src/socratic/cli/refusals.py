@@ -45,15 +45,12 @@ def refusals(scorer: Scorer, chunk: Chunk, refused: np.ndarray) -> list[Refusal]
         value = "" if of_images else f" {shorten(batch.column(reason.name)[place].as_py())}"
         return f"{short(reason.name)}{value} ({reason.excess:+.1f})"
 
-    return [
-        Refusal(
-            chunk.start + int(rows[place]),
-            names[place],
-            [reason.name for reason in reasons],
-            "; ".join(in_words(place, reason) for reason in reasons),
-        )
-        for place, reasons in enumerate(scorer.explain(batch, chunk.start).top(N_REASONS))
-    ]
+    found = []
+    for place, reasons in enumerate(scorer.explain(batch, chunk.start).top(N_REASONS)):
+        against = [reason for reason in reasons if reason.excess > 0.0]
+        words = "; ".join(in_words(place, reason) for reason in against) or "no single one"
+        found.append(Refusal(chunk.start + int(rows[place]), names[place], [one.name for one in against], words))
+    return found
 
 
 def print_refusals(console: Console, found: Sequence[Refusal], what: str) -> None:
@@ -61,12 +58,14 @@ def print_refusals(console: Console, found: Sequence[Refusal], what: str) -> Non
     from rich.table import Table
     from rich.text import Text
 
+    from socratic.scoring import N_REASONS
+
     if not found:
         return
     first = Counter(refusal.parts[0] for refusal in found if refusal.parts)
     top = Counter(name for refusal in found for name in refusal.parts)
     style: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold"}
-    parts = Table("reason", "first", "among the top", **style)
+    parts = Table("reason", "first", f"among the top {N_REASONS}", **style)
     for name in sorted(top, key=lambda name: (-first[name], -top[name]))[:_SHOWN_PARTS]:
         parts.add_row(Text(short(name)), *(f"{count[name] / len(found):.1%}" for count in (first, top)))
     examples = Table("refused", "reasons (nats more surprising than usual)", **style)

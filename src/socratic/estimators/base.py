@@ -16,10 +16,10 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.errors import check_count
+from socratic.errors import check_choice, check_count
 from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.parameters import PARAMETERS, Parameter, check_parameters, described
-from socratic.estimators.posterior import DROPOUT, WEIGHTS, Uncertain, dropout_of
+from socratic.estimators.posterior import DOUBTS, DROPOUT
 from socratic.inference.kinds import engine_of
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import History
@@ -67,7 +67,7 @@ class CircuitEstimator(SocraticEstimator):
     A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`.
     """
 
-    doubt: str = WEIGHTS
+    doubt: str
     masks: str
     leaf_variance: float | Mapping[str, float]
     circuit_: Circuit | Graph
@@ -96,14 +96,17 @@ class CircuitEstimator(SocraticEstimator):
         """Set ``circuit_`` to all circuits that were trained, as one."""
         self.circuit_ = as_one(circuits)
 
-    @abstractmethod
-    def _dropout_rate(self) -> float:
-        """The rate of dropout that ``doubt="dropout"`` means."""
-
-    def _uncertain(self) -> Uncertain:
-        """What is uncertain about ``circuit_``."""
-        dropped = dropout_of(self.circuit_, self._dropout_rate(), self.masks) if self.doubt == DROPOUT else None
-        return Uncertain(dropped or self.weight_posterior_, self._leaf_variance())
+    def _doubts_weights(self) -> bool:
+        """Whether the weights are in doubt, which must then be known; otherwise it is dropout."""
+        check_choice("doubt", self.doubt, DOUBTS)
+        if self.doubt == DROPOUT:
+            return False
+        if not hasattr(self, "weight_posterior_"):
+            raise ValueError(
+                "doubt must be 'dropout' for this model, which was saved before models kept the distribution of their "
+                "weights; or fit it again"
+            )
+        return True
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         """Log-probabilities of the classes (C,); a density has one class."""

@@ -31,7 +31,7 @@ from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
-from socratic.uncertainty.scores import Scores, score_rows
+from socratic.uncertainty.scores import Scores
 
 PROFILES = {"profile": False, "class_profile": True}
 """The profiles of a classifier by name, and whether rows are compared within their class."""
@@ -51,6 +51,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
     classes_: np.ndarray
     class_prior_: np.ndarray
     committee_: Committee
+    doubt_: str
     dropout_: float
     profile_: Profile
     class_profile_: Profile
@@ -76,7 +77,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         """The same of rows (N, V) as the circuit reads them."""
         log_joints = self._log_joints(x)
         doubt = self._doubt(x, log_joints)
-        doubt = replace(doubt, p_value=self.detector_.p_value(score_rows(doubt)))
+        doubt = replace(doubt, p_value=self.detector_.p_value(doubt.scores()))
         return Answer(self._shares(log_joints), doubt)
 
     def is_rejected(self, answer: Answer) -> np.ndarray:
@@ -127,6 +128,15 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         if hasattr(self, "committee_"):
             self.committee_.check()
 
+    def _calibration_problem(self) -> str | None:
+        calibrated = getattr(self, "doubt_", self.doubt)
+        if self.doubt != calibrated:
+            return (
+                f"the detector was calibrated for doubt={calibrated!r}, and doubt was changed to {self.doubt!r} since: "
+                "more familiar rows than rejection_rate may be refused; change it back, or fit again"
+            )
+        return super()._calibration_problem()
+
     def _encode_classes(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Set ``classes_`` to those of the rows of positive weight, and return the number of each row's class (N,)."""
         used = weight > 0
@@ -159,6 +169,7 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         self.n_calibration_ = len(parts.calibration)
         held_out = (parts.reference, parts.calibration)
         reference, calibration = held_out if self.n_calibration_ else (parts.train, parts.train)
+        self.doubt_ = self.doubt
         self._count_visits(parts.train)
         self._choose_doubt(parts.validation or reference or parts.train)
         crossed = self._fit_profiles(reference, rng)
@@ -216,14 +227,14 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def _scores(self, x: Tensor) -> Scores:
         """Scores of rows of the kind that is trained on."""
-        parts = [score_rows(self._doubt(part, self._log_joints(part))) for part in self._read_in_batches(x)]
+        parts = [self._doubt(part, self._log_joints(part)).scores() for part in self._read_in_batches(x)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
         """What the classifier says of its doubt, before it is compared with familiar rows."""
         committee = self._committee()
-        dropping = self.doubt == DROPOUT
-        doubts = committee.dropping(self.dropout_, self.masks) if dropping else committee.weight_posteriors
+        weights = self._doubts_weights()
+        doubts = committee.weight_posteriors if weights else committee.dropping(self.dropout_, self.masks)
         posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
         return Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
@@ -239,9 +250,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         if profile is None:
             return np.full(len(x), np.nan)
         return profile.score(self.circuit_, x, class_prior=self.class_prior_.tolist())
-
-    def _dropout_rate(self) -> float:
-        return self.dropout_
 
     def _set_circuits(self, circuits: Circuits) -> None:
         super()._set_circuits(circuits)

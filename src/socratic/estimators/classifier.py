@@ -40,6 +40,10 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         How columns are encoded.
     dropout_ : float
         The dropout rate of the uncertainty.
+    committee_ : Committee
+        The circuits that answer together, with ``n_circuits`` above 1 only.
+    doubt_ : str
+        The ``doubt`` that rejection was calibrated for.
     weight_posterior_ : WeightPosterior
         The distribution of its weights that the training rows leave, with the worth of a visit that was chosen.
     profile_, class_profile_ : Profile

@@ -14,6 +14,7 @@ from socratic.estimators.building import Training, fit_circuit, threads, train_b
 from socratic.estimators.generative import GenerativeMixin
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.parameters import DENSITY_PARAMETERS
+from socratic.estimators.posterior import Uncertain, dropout_of
 from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
@@ -64,8 +65,10 @@ class DensityBase(TableEstimator):
         self.n_iter_ = len(self.history_.epochs)
         self._count_visits(parts.train)
 
-    def _dropout_rate(self) -> float:
-        return self.dropout
+    def _uncertain(self) -> Uncertain:
+        """What is uncertain about the circuit."""
+        dropped = None if self._doubts_weights() else dropout_of(self.circuit_, self.dropout, self.masks)
+        return Uncertain(dropped or self.weight_posterior_, self._leaf_variance())
 
 
 class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):

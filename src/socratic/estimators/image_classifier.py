@@ -47,6 +47,10 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     circuit_ : Circuit
     dropout_ : float
         The dropout rate of the uncertainty.
+    committee_ : Committee
+        The circuits that answer together, with ``n_circuits`` above 1 only.
+    doubt_ : str
+        The ``doubt`` that rejection was calibrated for.
     weight_posterior_ : WeightPosterior
         The distribution of its weights that the training images leave, with the worth of a visit that was chosen.
     profile_, class_profile_ : Profile

@@ -122,6 +122,3 @@ class CircuitImageDensity(DensityMixin, ImageEstimator):
 
     def _leaf_variance(self) -> None:
         return None
-
-    def _dropout_rate(self) -> float:
-        raise NotImplementedError("a density of images has no dropout rate")

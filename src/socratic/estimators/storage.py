@@ -98,7 +98,7 @@ def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[
 
 def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -> SocraticEstimator:
     model = _unfitted(config)
-    if isinstance(model, CircuitEstimator) and "weight_posterior_" not in config["fitted"]:
+    if isinstance(model, CircuitEstimator) and hasattr(model, "doubt") and "weight_posterior_" not in config["fitted"]:
         model.doubt = DROPOUT  # written before there was another doubt
     for name, state in config["fitted"].items():
         setattr(model, name, PARTS[name].read(_below(tensors, f"{name}/"), state, device))
@@ -251,6 +251,6 @@ PARTS: dict[str, Part] = {
     "feature_names_in_": Part(
         lambda names: ({}, list(names)), lambda _, state, __: np.array([str(name) for name in state], dtype=object)
     ),
-    **dict.fromkeys(("dropout_", "n_calibration_", "n_iter_", "n_features_in_"), _PLAIN),
+    **dict.fromkeys(("doubt_", "dropout_", "n_calibration_", "n_iter_", "n_features_in_"), _PLAIN),
 }
 """How each fitted attribute is stored, by its name."""

@@ -112,7 +112,7 @@ class Posterior:
         total = entropy(mean)
         dead = [part.dead for part in parts if part.dead is not None]
         spreads = [part.log_density_std for part in parts if part.log_density_std is not None]
-        shares = class_shares(log_density.T, torch.zeros_like(log_density[:, 0])).T.to(mean)
+        shares = class_shares(log_density.T, log_density.new_zeros(len(parts))).T.to(mean)
         return cls(
             mean,
             sqrt_or_zero((squares - mean**2).clamp_min(0.0)),

@@ -9,6 +9,7 @@ import numpy as np
 
 from socratic.inference.posterior import Posterior
 from socratic.inference.results import Moments
+from socratic.uncertainty.scores import SCORES
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,12 @@ class Uncertainty:
     profile: np.ndarray
     class_profile: np.ndarray
     p_value: np.ndarray
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """Every score of unusualness (N,) that a detector may use, by name; higher is more unusual."""
+        unlikely = -self.log_likelihood
+        special = {"log_likelihood": unlikely, "typicality": unlikely}
+        return {name: special[name] if name in special else getattr(self, name) for name in SCORES}
 
     @classmethod
     def of_posterior(

@@ -165,6 +165,7 @@ def fit_detector(
 def _learn(known: np.ndarray, counts: np.ndarray, shifted: Sequence[np.ndarray], start: np.ndarray) -> np.ndarray:
     """Weights (K,) of scores that tell known rows (n, K) from some shifts (m, K) of them; ``start`` is (K,)."""
     found = np.mean([_learn_one(known, counts, rows, start) for rows in shifted], axis=0)
+    found = found if found.sum() > 0.0 else start  # no score helps with any shift
     return found / found.sum()
 
 
