@@ -48,6 +48,13 @@ class SocraticEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         save_estimator(self, path)
 
+    def _stored(self) -> dict[str, Any]:
+        """What ``fit`` set, by name, as far as a model file has to hold it."""
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+    def _restore(self) -> None:
+        """Make what a model file held what ``fit`` set."""
+
     def _check_fitted(self) -> None:
         """Raise ``ValueError`` unless the parts that a model file gave an estimator fit together."""
         for name in self._used_in_answers:
@@ -95,6 +102,11 @@ class CircuitEstimator(SocraticEstimator):
     def _set_circuits(self, circuits: Circuits) -> None:
         """Set ``circuit_`` to all circuits that were trained, as one."""
         self.circuit_ = as_one(circuits)
+
+    def _restore(self) -> None:
+        super()._restore()
+        if hasattr(self, "doubt") and not hasattr(self, "weight_posterior_"):
+            self.doubt = DROPOUT  # from a file that was written before there was another doubt
 
     def _doubts_weights(self) -> bool:
         """Whether the weights are in doubt, which must then be known; otherwise it is dropout."""

@@ -20,7 +20,7 @@ from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
 from socratic.estimators.committee import Committee
 from socratic.estimators.explaining import ExplainingEstimator
-from socratic.estimators.members import Circuits
+from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
 from socratic.estimators.preparation import Parts
 from socratic.estimators.rejection import RejectingEstimator
@@ -257,6 +257,17 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
             del self.committee_  # of a fit before
         if len(circuits) > 1:
             self.committee_ = Committee(circuits, ())
+
+    def _stored(self) -> dict[str, Any]:
+        stored = super()._stored()
+        if "committee_" in stored:
+            del stored["circuit_"]  # which is the committee's circuits, joined
+        return stored
+
+    def _restore(self) -> None:
+        super()._restore()
+        if hasattr(self, "committee_"):
+            self.circuit_ = as_one(self.committee_.circuits)
 
     def _count_visits(self, rows: Rows) -> None:
         super()._count_visits(rows)

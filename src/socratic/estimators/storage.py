@@ -15,8 +15,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
 from socratic.errors import ModelFileError, check_choice
-from socratic.estimators.base import CircuitEstimator, SocraticEstimator
-from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.base import SocraticEstimator
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.committee import Committee
 from socratic.estimators.density import CircuitDensity
@@ -24,9 +23,7 @@ from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_building import ImageSizes
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
-from socratic.estimators.members import as_one
 from socratic.estimators.outlier import CircuitOutlierDetector
-from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.stored_before import FORMAT_BEFORE, VERSION_BEFORE, upgraded
 from socratic.families import Family, as_family
 from socratic.images import PixelEncoder
@@ -89,21 +86,17 @@ def load_estimator(path: Path, kind: str, device: torch.device | str) -> Socrati
 def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors: dict[str, Tensor] = {}
     fitted = {}
-    for name, value in sorted(vars(model).items()):
-        if name.endswith("_") and not (name == "circuit_" and hasattr(model, "committee_")):  # which is it, joined
-            some, fitted[name] = PARTS[name].write(value)
-            tensors |= {f"{name}/{key}": tensor for key, tensor in some.items()}
+    for name, value in sorted(model._stored().items()):
+        some, fitted[name] = PARTS[name].write(value)
+        tensors |= {f"{name}/{key}": tensor for key, tensor in some.items()}
     return tensors, {"estimator": type(model).__name__, "parameters": _plain_parameters(model), "fitted": fitted}
 
 
 def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -> SocraticEstimator:
     model = _unfitted(config)
-    if isinstance(model, CircuitEstimator) and hasattr(model, "doubt") and "weight_posterior_" not in config["fitted"]:
-        model.doubt = DROPOUT  # written before there was another doubt
     for name, state in config["fitted"].items():
         setattr(model, name, PARTS[name].read(_below(tensors, f"{name}/"), state, device))
-    if isinstance(model, CircuitClassifierBase) and "committee_" in config["fitted"]:
-        model.circuit_ = as_one(model.committee_.circuits)
+    model._restore()
     model._check_fitted()
     return model
 

@@ -66,23 +66,12 @@ class Detector:
         if self.kind != COMBINED and self.kind not in TWO_SIDED:
             return np.asarray(scores[self.kind], dtype=np.float64)
         if self.kind != COMBINED:
-            return self._two_sided(self.kind, scores[self.kind])
-        return np.sum([self.weights[name] * self._surprise(name, scores[name]) for name in used], axis=0)
+            return _two_sided(self.surprises, self.kind, scores)
+        return np.sum([self.weights[name] * _surprise(self.surprises, name, scores) for name in used], axis=0)
 
     def p_value(self, scores: Scores) -> np.ndarray:
         """P-values (N,) of rows: rejecting those of at most alpha rejects at most alpha of known rows."""
         return self.calibration.p_value(self.score(scores))
-
-    def _surprise(self, name: str, scores: np.ndarray) -> np.ndarray:
-        """What a score adds to the combination, before it is weighted: (N,)."""
-        if name in TWO_SIDED:
-            return np.maximum(self._two_sided(name, scores) - _CLEAR, 0.0)
-        return self.surprises[name](scores)
-
-    def _two_sided(self, name: str, scores: np.ndarray) -> np.ndarray:
-        """The surprise of scores that are too high, or too low: (N,)."""
-        below = self.surprises[f"-{name}"](-np.asarray(scores, dtype=np.float64))
-        return np.maximum(self.surprises[name](scores), below)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the detector from."""
@@ -138,16 +127,13 @@ def fit_detector(
     check_choice("kind", kind, (COMBINED, *names))
     for label, scores in (("calibration", calibration), *(("shifted", s) for s in shifted)):
         _check_names(label, scores, names)
-    surprises: dict[str, Surprise] = {}
-    for name in names:
-        values, counts = check_weighted(f"reference[{name!r}]", reference[name], reference_weight)
-        surprises[name] = Surprise.fit(values, counts)
-        if name in TWO_SIDED:
-            surprises[f"-{name}"] = Surprise.fit(-values, counts)
-    equal = Detector(COMBINED, dict.fromkeys(names, 1.0 / len(names)), surprises, Conformal.fit([]))
+    checked = {name: check_weighted(f"reference[{name!r}]", reference[name], reference_weight) for name in names}
+    counts = checked[names[0]][1]
+    surprises = {name: Surprise.fit(values, counts) for name, (values, _) in checked.items()}
+    surprises |= {f"-{name}": Surprise.fit(-checked[name][0], counts) for name in names if name in TWO_SIDED}
 
     def table(scores: Scores) -> np.ndarray:
-        return np.stack([np.minimum(equal._surprise(name, np.asarray(scores[name])), _MOST) for name in names], 1)
+        return np.stack([np.minimum(_surprise(surprises, name, scores), _MOST) for name in names], 1)
 
     sets = [table(scores) for scores in shifted if len(scores[names[0]])]
     if kind != COMBINED:
@@ -158,8 +144,21 @@ def fit_detector(
     else:
         first = [name for name in names if name in _FIRST] or names
         weights = {name: float(name in first) / len(first) for name in names}
-    detector = replace(equal, kind=kind, weights=weights)
+    detector = Detector(kind, weights, surprises, Conformal.fit([]))
     return replace(detector, calibration=Conformal.fit(detector.score(calibration), calibration_weight))
+
+
+def _surprise(surprises: Mapping[str, Surprise], name: str, scores: Scores) -> np.ndarray:
+    """What a score adds to the combination, before it is weighted: (N,)."""
+    if name in TWO_SIDED:
+        return np.maximum(_two_sided(surprises, name, scores) - _CLEAR, 0.0)
+    return surprises[name](scores[name])
+
+
+def _two_sided(surprises: Mapping[str, Surprise], name: str, scores: Scores) -> np.ndarray:
+    """The surprise of scores that are too high, or too low: (N,)."""
+    values = np.asarray(scores[name], dtype=np.float64)
+    return np.maximum(surprises[name](values), surprises[f"-{name}"](-values))
 
 
 def _learn(known: np.ndarray, counts: np.ndarray, shifted: Sequence[np.ndarray], start: np.ndarray) -> np.ndarray:
