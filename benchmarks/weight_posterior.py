@@ -12,9 +12,19 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor
 
 import socratic
 from benchmarks.timing import seconds_in_turn
+from socratic.uncertainty.profile import Profile
+
+
+def scores(circuit: socratic.Circuit, x: Tensor, posterior: socratic.WeightPosterior, profiles: list[Profile]) -> None:
+    """What a classifier computes of rows: log p(x), the class posterior over weights, and two profiles."""
+    circuit.log_likelihood(x)
+    socratic.class_posterior(circuit, x, posterior, method="log-moments")
+    for profile in profiles:
+        profile.score(circuit, x)
 
 
 @torch.no_grad()
@@ -24,12 +34,14 @@ def table(device: torch.device, batch: int, n_features: int, repeats: int) -> li
     x = torch.randn(batch, n_features, device=device)
     y = torch.arange(batch, device=device) % 10
     posterior = socratic.weight_posterior(circuit, x, y, prior_strength=100.0)
+    profiles = [Profile.fit(circuit, x, by_class=by_class) for by_class in (False, True)]
     calls: dict[str, Callable[[], object]] = {
         "exact TDI, edge masks": partial(socratic.tdi, circuit, x, dropout=0.1),
         "exact moments, Dirichlet weights": partial(socratic.moments, circuit, x, posterior),
         "class posterior, Dirichlet weights, log-moments": partial(
             socratic.class_posterior, circuit, x, posterior, method="log-moments"
         ),
+        "all scores of a detector": partial(scores, circuit, x, posterior, profiles),
         "log-likelihood": partial(circuit.log_likelihood, x),
         "visits of all sums": partial(socratic.weight_posterior, circuit, x, y),
     }

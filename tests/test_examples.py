@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from examples import digits as example
-from examples import inpainting, reasons, rotation, shrinking_doubt, three_views
+from examples import guarded_forests, inpainting, reasons, rotation, shrinking_doubt, three_views
 
 import socratic
 from tests.drawing.test_diagram import needs_dot, svg_texts
@@ -161,3 +161,15 @@ def test_three_views_of_a_circuit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(three_views.views()) <= set(texts)
     stored = Path(__file__).parents[1] / "docs" / "images" / "three-views.svg"
     assert sorted(texts) == sorted(svg_texts(stored.read_text(encoding="utf-8")))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # wine has few rows
+def test_a_guard_finds_a_wine_that_the_forest_was_not_taught(tmp_path: Path) -> None:
+    (_, x, y), _ = guarded_forests.tables([])
+    x.assign(kind=y).to_csv(tmp_path / "wine.csv", index=False)
+    ((_, columns, classes),) = guarded_forests.tables([f"{tmp_path / 'wine.csv'}:kind"])
+    assert columns.shape == x.shape
+    guard, alone, _ = guarded_forests.measure(columns, classes)
+    assert guard > alone
+    assert guard > 0.85

@@ -88,7 +88,11 @@ def test_predict_refuses(run: Run, folder: Path, tmp_path: Path, name: str, cont
         (["train.csv", *FIT, "-o", "m", "--weight", "colour"], "must hold a number; got"),
         (["train.csv", *FIT, "-o", "m", "--doubt", "all"], "--doubt must be one of weights, dropout; got 'all'"),
         (["train.csv", *FIT, "-o", "m", "--dropout", "much"], "--dropout must be auto or a rate"),
-        (["train.csv", *FIT, "-o", "m", "--dropout", "1"], "--dropout must be at least 0 and below 1"),
+        (["train.csv", *FIT, "-o", "m", "--doubt", "dropout", "--dropout", "1"], "--dropout must be at least 0 and be"),
+        (
+            ["train.csv", *FIT, "-o", "m", "--dropout", "0.3"],
+            "--dropout 0.3 is for --doubt dropout; add that",
+        ),
         (["train.csv", *FIT, "-o", "m", "--rejection-rate", "nan"], "--rejection-rate must be at least 0"),
         (["train.csv", *FIT, "-o", "m", "--device", "abacus"], "--device abacus is not available"),
         (["train.csv", *FIT, "-o", "m", "--checkpoint", "m"], "--checkpoint and --output are both"),

@@ -170,3 +170,19 @@ def test_a_row_without_values_leaves_no_doubt_beside_the_prior() -> None:
     torch.testing.assert_close(found.mean, prior.expand_as(found.mean))
     assert found.mutual_information.max() < 1e-9
     assert found.std.max() < 1e-5
+
+
+def test_rows_very_far_away_have_a_deviation_that_does_not_jump() -> None:
+    """Log-likelihoods of -1e18 leave no digits for a deviation of some nats, unless it is taken apart from them."""
+    circuit, posterior, x = build("two-children")
+    x = np.nan_to_num(x) + 1.0
+    with torch.no_grad():
+        found = [
+            socratic.class_posterior(circuit, x * size, posterior, method="log-moments").log_density_std
+            for size in (1e7, 1e8, 1e9)
+        ]
+    for deviation in found:
+        assert deviation is not None
+        assert found[0] is not None
+        torch.testing.assert_close(deviation, found[0], rtol=0.1, atol=0.0)
+        assert (deviation < 100.0).all()

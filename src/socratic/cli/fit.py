@@ -119,7 +119,7 @@ def fit(
     settings: dict[str, Any] = {
         "n_circuits": circuits,
         "doubt": parse_doubt(doubt),
-        "dropout": parse_dropout(dropout),
+        "dropout": parse_dropout(dropout, doubt),
         "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),
         "n_epochs": epochs or "auto",

@@ -21,7 +21,8 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
 IMAGE_STRUCTURES = ("spatial", "random")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
-DOUBTS = ("weights", "dropout")
+DROPOUT = "dropout"
+DOUBTS = ("weights", DROPOUT)
 
 
 def parse_leaves(pairs: Sequence[str]) -> dict[str, str]:
@@ -93,14 +94,16 @@ def parse_doubt(value: str) -> str:
     return value
 
 
-def parse_dropout(value: str) -> float | str:
-    """A dropout rate, or "auto"."""
+def parse_dropout(value: str, doubt: str) -> float | str:
+    """A dropout rate, for that doubt only, or "auto"."""
     if value == "auto":
         return value
     try:
         rate = float(value)
     except ValueError:
         raise UserError(f"--dropout must be auto or a rate such as 0.1; got {value!r}") from None
+    if doubt != DROPOUT:
+        raise UserError(f"--dropout {value} is for --doubt {DROPOUT}; add that, or leave --dropout out")
     return check_share("--dropout", rate)
 
 

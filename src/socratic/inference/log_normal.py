@@ -46,7 +46,9 @@ def _quadrature(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method:
     covariance = covariance.masked_fill(dead.unsqueeze(-1) | dead.unsqueeze(-2), 0.0)
     mean_joint = log_mean + log_prior.to(log_mean)
     change, weight = _points(mean_joint, covariance)
-    log_joint = torch.where(alive[:, None, None], mean_joint.unsqueeze(1) + change, 0.0)
+    # Relative to the likeliest class: beside log-likelihoods far from the data the changes would be lost.
+    relative = mean_joint - torch.where(alive, mean_joint.detach().amax(-1), 0.0).unsqueeze(-1)
+    log_joint = torch.where(alive[:, None, None], relative.unsqueeze(1) + change, 0.0)
     share = torch.softmax(log_joint, dim=-1)  # (N, P, C)
     mean = (weight * share).sum(1)
     std = sqrt_or_zero((weight * (share - mean.unsqueeze(1)) ** 2).sum(1))
