@@ -1,1 +1,1 @@
-"""Benchmarks: speed and memory, as ratios within one run."""
+"""Benchmarks: speed and memory as ratios within one run, and how well models do beside others on data in a folder."""

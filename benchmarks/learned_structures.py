@@ -19,6 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 from tests.learning.structure.graphs import log_likelihood, topological
 from tests.learning.structure.tables import TABLES, MixedTable, generate
 
+from benchmarks.records import table
 from socratic.circuit import Node
 from socratic.families import Bernoulli, Binomial, Categorical, Family, Gaussian
 from socratic.learning.structure import chow_liu_tree, hidden_chow_liu_tree, learn_class_spns, learn_spn
@@ -135,11 +136,6 @@ def time_rows() -> list[Row]:
             size = f"{len(topological([root])):,}"
             rows.append((kind.__name__, str(min_rows), f"{seconds:.1f} s", size, f"{value:.2f}"))
     return rows
-
-
-def table(header: Row, rows: list[Row]) -> list[str]:
-    """A Markdown table."""
-    return ["| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows)] + [""]
 
 
 def main() -> None:
