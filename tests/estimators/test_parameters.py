@@ -18,6 +18,7 @@ FINE: dict[str, list[Any]] = {
     "leaf_variance": [{}],
     "early_stopping": [None],
     "class_prior": [None],
+    "risk": [None],
     "rejected_label": ODD,
     "checkpoint": [None, "nonsense"],
     "verbose": [True, -1],

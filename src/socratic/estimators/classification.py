@@ -23,10 +23,11 @@ from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
 from socratic.estimators.preparation import Parts
-from socratic.estimators.rejection import RejectingEstimator
+from socratic.estimators.verdicts import JudgingClassifier
 from socratic.inference.posterior import Posterior
 from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
 from socratic.learning.settings import Rows
+from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
@@ -39,7 +40,7 @@ _MOST_JUDGED = 1000
 """Held-out rows that decide how much to doubt, at most."""
 
 
-class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstimator):
+class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstimator):
     """A classifier around a circuit with a root for each class.
 
     A subclass trains ``circuit_`` in its ``fit`` and then calls :meth:`_calibrate`; :meth:`_shifts` makes rows of the
@@ -48,7 +49,6 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     _used_in_answers: ClassVar = ("doubt", "masks", "leaf_variance", "posterior")
 
-    classes_: np.ndarray
     class_prior_: np.ndarray
     committee_: Committee
     doubt_: str
@@ -75,36 +75,12 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
 
     def answer_rows(self, x: Tensor) -> Answer:
         """The same of rows (N, V) as the circuit reads them."""
-        log_joints = self._log_joints(x)
-        doubt = self._doubt(x, log_joints)
-        doubt = replace(doubt, p_value=self.detector_.p_value(doubt.scores()))
-        return Answer(self._shares(log_joints), doubt)
-
-    def is_rejected(self, answer: Answer) -> np.ndarray:
-        """Which of the rows that were answered are to be refused, at the present ``rejection_rate``: (N,) booleans."""
-        return answer.uncertainty.p_value <= self._rate()
+        answer = self._answer_alone(x)
+        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=self._p_value(answer)))
 
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""
         return self.answer(X).uncertainty
-
-    def reject(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Which rows to refuse: (N,) booleans.
-
-        At most ``rejection_rate`` of familiar rows are refused, if the model is ``calibrated_``; if it is not, this
-        says so with a ``CalibrationWarning``.
-        """
-        rejected = self.is_rejected(self.answer(X))
-        self._warn_unless_calibrated()
-        return rejected
-
-    def predict_or_reject(self, X: Any) -> np.ndarray:  # noqa: N803
-        """The labels of :meth:`predict`, with ``rejected_label`` for refused rows."""
-        answer = self.answer(X)
-        labels = self.classes_[answer.probabilities.argmax(1)].astype(object)
-        labels[self.is_rejected(answer)] = self.rejected_label
-        self._warn_unless_calibrated()
-        return labels
 
     @abstractmethod
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> Sequence[Tensor]:
@@ -173,16 +149,32 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
         self._count_visits(parts.train)
         self._choose_doubt(parts.validation or reference or parts.train)
         crossed = self._fit_profiles(reference, rng)
+        answer = self._answer_encoded(calibration.x)
         self.detector_ = fit_detector(
             self.detector,
             {**self._scores(reference.x), **crossed},
             [self._scores(shifted) for shifted in self._shifts(reference.x, rng)],
-            self._scores(calibration.x),
+            answer.uncertainty.scores(),
             reference.weight.double().cpu().numpy(),
             calibration.weight.double().cpu().numpy(),
         )
+        self._fit_ambiguity(answer, calibration)
         self._remember(calibration)
-        self._warn_unless_calibrated(stacklevel=4)
+        self._warn_unless_kept(stacklevel=4)
+
+    def _fit_ambiguity(self, answer: Answer, rows: Rows) -> None:
+        """Keep how sure and how right the answers to calibration rows are; those to training rows tell nothing."""
+        held_out = slice(None) if self.n_calibration_ else slice(0)
+        correct = answer.probabilities.argmax(1) == rows.y.cpu().numpy()
+        self.ambiguity_ = Ambiguity.fit(
+            answer.probabilities.max(1)[held_out],
+            correct[held_out],
+            rows.weight.double().cpu().numpy()[held_out],
+            self._p_value(answer)[held_out],
+        )
+
+    def _p_value(self, answer: Answer) -> np.ndarray:
+        return self.detector_.p_value(answer.uncertainty.scores())
 
     def _choose_doubt(self, rows: Rows) -> None:
         """Set ``dropout_``, and how much a visit is worth to the weight posteriors, by rows that were held out."""
@@ -225,10 +217,18 @@ class CircuitClassifierBase(ClassifierMixin, RejectingEstimator, ExplainingEstim
             setattr(self, f"{name}_", profile)
         return found
 
+    def _answer_alone(self, x: Tensor) -> Answer:
+        """What the classifier says of rows (N, V) before it is compared with familiar rows: without p-values."""
+        log_joints = self._log_joints(x)
+        return Answer(self._shares(log_joints), self._doubt(x, log_joints))
+
+    def _answer_encoded(self, x: Tensor) -> Answer:
+        """The same of rows of the kind that is trained on."""
+        return Answer.concatenate([self._answer_alone(part) for part in self._read_in_batches(x)])
+
     def _scores(self, x: Tensor) -> Scores:
         """Scores of rows of the kind that is trained on."""
-        parts = [self._doubt(part, self._log_joints(part)).scores() for part in self._read_in_batches(x)]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return self._answer_encoded(x).uncertainty.scores()
 
     def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
         """What the classifier says of its doubt, before it is compared with familiar rows."""

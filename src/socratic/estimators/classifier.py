@@ -49,6 +49,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
     profile_, class_profile_ : Profile
         Familiar log-likelihoods of the parts of a row, of all classes and of each.
     detector_ : Detector
+    ambiguity_ : Ambiguity
+        How sure and how right the answers to calibration rows are, which ``risk`` is kept by.
     calibrated_ : bool
         Whether enough rows were held out to keep ``rejection_rate``.
     n_calibration_ : int
@@ -91,6 +93,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
         rejection_rate: float = 0.05,
+        risk: float | None = None,
         rejected_label: Any = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
@@ -123,6 +126,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.class_prior = class_prior
         self.detector = detector
         self.rejection_rate = rejection_rate
+        self.risk = risk
         self.rejected_label = rejected_label
         self.checkpoint = checkpoint
         self.verbose = verbose
@@ -146,7 +150,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         Warns
         -----
         CalibrationWarning
-            If too few rows can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
+            If too few rows can be held out to keep ``rejection_rate``; ``calibrated_`` is False then. Or if no
+            row can be answered at the chosen ``risk``.
         """
         raw, weight = self._check_rows(X, sample_weight)
         if self.posterior == "log-moments" and self.doubt == DROPOUT and self.structure in LEARNED:

@@ -56,6 +56,8 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     profile_, class_profile_ : Profile
         Familiar log-likelihoods of the parts of an image, of all classes and of each.
     detector_ : Detector
+    ambiguity_ : Ambiguity
+        How sure and how right the answers to calibration rows are, which ``risk`` is kept by.
     calibrated_ : bool
         Whether enough images were held out to keep ``rejection_rate``.
     n_calibration_ : int
@@ -103,6 +105,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         class_prior: Sequence[float] | str | None = None,
         detector: str = "combined",
         rejection_rate: float = 0.05,
+        risk: float | None = None,
         rejected_label: Any = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
@@ -138,6 +141,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         self.class_prior = class_prior
         self.detector = detector
         self.rejection_rate = rejection_rate
+        self.risk = risk
         self.rejected_label = rejected_label
         self.checkpoint = checkpoint
         self.verbose = verbose
@@ -158,7 +162,8 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         Warns
         -----
         CalibrationWarning
-            If too few images can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
+            If too few images can be held out to keep ``rejection_rate``; ``calibrated_`` is False then. Or if no
+            row can be answered at the chosen ``risk``.
         """
         self._check_parameters()
         images = check_images(X)

@@ -99,6 +99,12 @@ def check_not_negative(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number of at least 0; got {value!r}")
 
 
+def check_risk(name: str, value: Any) -> None:
+    """None, or a number above 0 and below 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0):
+        raise ValueError(f"{name} must be a number above 0 and below 1, or None; got {value!r}")
+
+
 def check_switch(name: str, value: Any) -> None:
     """True or False, or a number that stands for it."""
     if not isinstance(value, bool | np.bool_ | Integral):
@@ -252,6 +258,12 @@ _REJECTION = {
     ),
     "rejection_rate": Parameter(
         "float", "Share of familiar rows that may be refused, at most; it can be changed after ``fit``.", check_rate
+    ),
+    "risk": Parameter(
+        "float or None",
+        "Share of errors among answered rows, at most: rows whose classes are too close for that are ambiguous; None: "
+        "none are. It can be changed after ``fit``.",
+        check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
     "calibration_fraction": Parameter("float", "Share of rows held out to calibrate rejection.", check_rate),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from socratic.images import PixelEncoder
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
+from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
 from socratic.uncertainty.profile import Profile
@@ -216,6 +217,10 @@ PARTS: dict[str, Part] = {
     "conformal_": Part(
         lambda conformal: _of_arrays(({"scores": conformal.scores, "weights": conformal.weights}, None)),
         lambda tensors, _, __: Conformal.fit(**_arrays(tensors)),
+    ),
+    "ambiguity_": Part(
+        lambda ambiguity: _of_arrays((asdict(ambiguity), None)),
+        lambda tensors, _, __: Ambiguity.fit(**{each.name: tensors[each.name].numpy() for each in fields(Ambiguity)}),
     ),
     "density_": Part(_write_estimator, _read_estimator),
     "committee_": Part(_write_committee, _read_committee),
