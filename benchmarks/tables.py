@@ -16,7 +16,7 @@ What was measured is kept in a file, and not measured again unless ``--again`` s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -113,7 +113,7 @@ def novelty(model: Model, x: pd.DataFrame, y: np.ndarray, most_rows: int, seed: 
         fitted = model(x.iloc[train], seed).fit(x.iloc[train], y[train])
         of_known, of_unknown = (unusualness(fitted, rows) for rows in (x.iloc[test], x[y == unknown]))
         found.append({score: auroc(of_known[score], of_unknown[score]) for score in of_known})
-    return {score: float(np.mean([one[score] for one in found])) for score in found[0]}
+    return mean(found)
 
 
 def unusualness(fitted: Any, rows: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -135,21 +135,25 @@ def split(y: np.ndarray, most_rows: int, seed: int) -> tuple[np.ndarray, np.ndar
     return train[:most_rows], test
 
 
-def measured_tables(folder: Path, targets: Mapping[str, str], part: str) -> Iterator[tuple[str, Data]]:
-    """Name and data of each table."""
+def measured_tables(
+    folder: Path, targets: Mapping[str, str], part: str, only: Collection[str] | None
+) -> Iterator[tuple[str, Data]]:
+    """Each table as FILE:COLUMN, scikit-learn's by name, with its data."""
     for path in sorted(folder.glob("*.csv*")):
         name = path.name.split(".")[0]
-        if name not in targets:
+        if name not in targets or (only and name not in only):
             continue
-        data = read(path, targets[name])
+        target, data = targets[name], read(path, targets[name])
         if part == NOVELTY and len(np.unique(data[1])) <= HELD_OUT:
             if name not in OF_SEVERAL_CLASSES:
                 continue
-            data = read(path, OF_SEVERAL_CLASSES[name])
-        yield name, data
+            target = OF_SEVERAL_CLASSES[name]
+            data = read(path, target)
+        yield f"{name}:{target}", data
     if part == NOVELTY:
         for name in BUNDLED:
-            yield name, bundled(name)
+            if not only or name in only:
+                yield name, bundled(name)
 
 
 def class_report(found: Mapping[str, Mapping[str, Measures]]) -> list[str]:
@@ -200,9 +204,7 @@ def main() -> None:
 
     for part in arguments.parts:
         found: dict[str, dict[str, Measures]] = {}
-        for one, (x, y) in measured_tables(arguments.folder, targets, part):
-            if arguments.sets and one not in arguments.sets:
-                continue
+        for one, (x, y) in measured_tables(arguments.folder, targets, part, arguments.sets):
             for seed, method in product(seeds, wanted):
                 asked = names(part, one, method, seed)
                 if arguments.again or records.get(asked) is None:
@@ -212,7 +214,8 @@ def main() -> None:
                         records.add(asked, measure(methods[method], x, y, arguments.most_rows, seed))
             known = {method: [records.get(names(part, one, method, seed)) for seed in seeds] for method in methods}
             found[one] = {method: mean([m for m in own if m]) for method, own in known.items() if all(own)}
-        print("\n".join(class_report(found) if part == CLASSES else novelty_report(found)), flush=True)
+        if found:
+            print("\n".join(class_report(found) if part == CLASSES else novelty_report(found)), flush=True)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,12 @@ def test_tables_are_measured_once(
     assert len(results.read_text().splitlines()) == 4
     run(monkeypatch, tables, *options)
     assert capsys.readouterr().out == first
+    run(monkeypatch, tables, *options, "--sets", "another")
+    assert capsys.readouterr().out == ""
     assert len(results.read_text().splitlines()) == 4
+    run(monkeypatch, tables, *options, "--targets", "things:large", "--parts", "classes")
+    assert "| things:large | random forest |" in capsys.readouterr().out
+    assert len(results.read_text().splitlines()) == 6
 
 
 @pytest.mark.slow
