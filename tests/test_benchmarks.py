@@ -213,6 +213,7 @@ def test_circuits_are_measured_like_the_others(folder: Path) -> None:
     assert found["accuracy"] > 0.8
     assert found["accuracy"] > found["accuracy, missing"]
     assert found["fit seconds"] > 0.0
+    assert found["errors kept"] <= 1.0 - found["accuracy"]
     scores = tables.novelty(classifiers.circuit, x, y, 1000, seed=0)
     assert list(scores) == ["p-value", "log p(x)", "entropy", "mutual information"]
     numbers = x[["size", "count"]].fillna(0.0).to_numpy()
