@@ -48,14 +48,15 @@ def measure(detector: Detector, x: np.ndarray, anomalous: np.ndarray, protocol: 
     return {"auroc": auroc(known, unknown), "aupr": aupr(known, unknown), "seconds": seconds}
 
 
-def mean_ranks(values: Mapping[str, Sequence[float]], rivals: Sequence[str]) -> dict[str, float]:
-    """Mean rank (1 is best, ties share) of each method's values among the rivals' and, if it is none of them, its own.
+def mean_ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean rank (1 is best, ties share) of each method's values: among the others and one circuit.
 
-    A second circuit would else push the others down.
+    Circuits are ranked each without the other circuits, which would push them down; the others with the default one.
     """
     ranks = {}
     for name in values:
-        pool = [name, *(rival for rival in rivals if rival != name)]
+        others = [*BASELINES, CIRCUIT] if name in BASELINES else list(BASELINES)
+        pool = [name, *(other for other in others if other in values and other != name)]
         ranks[name] = float(np.mean(rankdata([-np.asarray(values[one]) for one in pool], axis=0)[0]))
     return ranks
 
@@ -65,8 +66,7 @@ def report(found: Mapping[str, Mapping[str, Sequence[Measures]]], sets: Sequence
     lines = []
     for protocol, methods in found.items():
         values = {name: [one["auroc"] for one in measures] for name, measures in methods.items()}
-        rivals = [name for name in values if name in BASELINES or name == CIRCUIT]
-        ranks = mean_ranks(values, rivals)
+        ranks = mean_ranks(values)
         means = {
             name: [float(np.mean([one[kind] for one in measures])) for kind in ("auroc", "aupr", "seconds")]
             for name, measures in methods.items()
@@ -77,7 +77,7 @@ def report(found: Mapping[str, Mapping[str, Sequence[Measures]]], sets: Sequence
             for name in best
         ]
         lines += [f"{protocol.capitalize()}, means over {len(sets)} sets:", ""]
-        lines += table(("method", "AUROC", "AUPR", f"rank of {len(rivals)}", "seconds"), rows)
+        lines += table(("method", "AUROC", "AUPR", "rank", "seconds"), rows)
         by_set = {name: np.reshape(values[name], (len(sets), -1)).mean(1) for name in best}
         lines += [f"{protocol.capitalize()}, AUROC:", ""]
         lines += table(
