@@ -17,23 +17,33 @@ def weights_of(codes: list[list[float]], real: np.ndarray = REAL, labels: list[i
     return sorted(found.weight.tolist())
 
 
+MEASURED = [[0.07 * k**2, k % 3] for k in range(30)]
+
+
 def test_copies_of_measurements_are_one_draw() -> None:
-    assert weights_of([[0.5, 1], [0.5, 1], [0.25, 2], [0.1, 3]]) == [1, 1, 2]
-    assert weights_of([[0.5, 1], [0.5, 1], [0.25, 2], [0.1, 3]], labels=[0, 1, 0, 0]) == [1, 1, 1, 1]
+    assert weights_of([*MEASURED, MEASURED[4]]) == [1.0] * 29 + [2]
+    assert weights_of([*MEASURED, MEASURED[4]], labels=[0] * 30 + [1]) == [1.0] * 31
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 100.0])
+def test_whether_rows_are_copies_does_not_depend_on_units(factor: float) -> None:
+    rows = np.array([*MEASURED, MEASURED[4]]) * factor
+    assert weights_of(rows.tolist()) == [1.0] * 29 + [2]
+    assert weights_of((rows[:, 1:] * factor).tolist(), REAL[1:]) == [1.0] * 31
 
 
 @pytest.mark.parametrize(
     ("codes", "real"),
     [
-        ([[1, 1], [1, 1], [2, 2], [3, 3]], REAL),  # whole numbers may coincide
-        ([[0.5, 1], [0.5, 1], [0.5, 2], [0.5, 3]], REAL),  # the fraction repeats in rows that differ
-        ([[0.5, 1], [0.5, 1], [0.25, 2], [0.1, 3]], ~REAL),  # codes of categories
-        ([[np.nan, 1], [np.nan, 1], [0.25, 2], [0.1, 3]], REAL),  # what was measured is missing
+        ([[k, k] for k in range(30)], REAL),  # numbers on a grid that is full may coincide
+        ([[k % 10 / 7, k] for k in range(30)], REAL),  # the measurement repeats in rows that differ
+        (MEASURED, ~REAL),  # codes of categories
+        ([[np.nan, 1], *MEASURED], REAL),  # what was measured is missing
     ],
-    ids=["whole", "repeated", "categories", "missing"],
+    ids=["grid", "repeated", "categories", "missing"],
 )
 def test_other_equal_rows_are_draws_of_their_own(codes: list[list[float]], real: np.ndarray) -> None:
-    assert weights_of(codes, real) == [1, 1, 1, 1]
+    assert weights_of([codes[0], *codes], real) == [1.0] * (len(codes) + 1)
 
 
 def test_weights_of_copies_add_up_whatever_their_order() -> None:

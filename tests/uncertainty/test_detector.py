@@ -278,7 +278,8 @@ def test_a_new_score_is_for_new_detectors() -> None:
     def doubt(n: int) -> Uncertainty:
         mean = rng.dirichlet(np.ones(3), n)
         scores = {field.name: rng.random(n) for field in fields(Uncertainty)}
-        return Uncertainty(**{**scores, "mean": mean, "std": mean})
+        unusualness = rng.random((n, len(DETECTORS) - 1))
+        return Uncertainty(**{**scores, "mean": mean, "std": mean, "unusualness": unusualness})
 
     known, shifted, new = (doubt(n).scores() for n in (50, 50, 20))
     before = fit_detector("combined", known, [shifted], known, np.ones(50), np.ones(50))

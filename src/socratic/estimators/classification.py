@@ -149,10 +149,11 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         self._count_visits(parts.train)
         self._choose_doubt(parts.validation or reference or parts.train)
         crossed = self._fit_profiles(reference, rng)
+        self._expect(reference.x, lambda x: self._doubt(x, self._log_joints(x)).scores(), rng)
         answer = self._answer_encoded(calibration.x)
         self.detector_ = fit_detector(
             self.detector,
-            {**self._scores(reference.x), **crossed},
+            {**self._scores(reference.x), **self._comparable(crossed, reference.x)},
             [self._scores(shifted) for shifted in self._shifts(reference.x, rng)],
             answer.uncertainty.scores(),
             reference.weight.double().cpu().numpy(),
@@ -237,7 +238,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         doubts = committee.weight_posteriors if weights else committee.dropping(self.dropout_, self.masks)
         posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
-        return Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
+        doubt = Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
+        return doubt.judged_by(self._comparable(doubt.scores(), x))
 
     def _posterior(self, x: Tensor, log_joints: Tensor, doubts: Sequence[Any], method: str) -> Posterior:
         """The class posterior of rows over what is in doubt of each circuit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Rows
 from socratic.memory import table_rows
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
+from socratic.uncertainty.scores import Scores
 
 
 class ExplainingEstimator(CircuitEstimator):
@@ -55,6 +56,13 @@ class ExplainingEstimator(CircuitEstimator):
     @abstractmethod
     def _compare(self, surprise: np.ndarray) -> Reasons:
         """Surprises (N, Q) beside those of familiar rows."""
+
+    def _expect(self, x: Tensor, scores: Callable[[Tensor], Scores], rng: np.random.Generator) -> None:
+        """Learn what scores to expect of rows with missing cells, by familiar ones (n, V) as the circuit reads them."""
+
+    def _comparable(self, scores: Scores, x: Tensor) -> Scores:  # noqa: ARG002 - where no cell can be missing
+        """Scores of rows (n, V) as the circuit reads them, made comparable with each other."""
+        return scores
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -36,8 +36,8 @@ def take(rows: Any, places: np.ndarray) -> Any:
 def shifts_of(rows: Any, rng: np.random.Generator) -> list[Any]:
     """The shifts of :mod:`~socratic.uncertainty.synthetic`, in the form of the rows.
 
-    Only pixels and columns of fractions are averaged; every other value occurs in the rows, so that whoever knows the
-    rows knows it.
+    Numbers that are averaged become the nearest that occurs in their column, so that whoever knows the rows knows every
+    value.
     """
     if hasattr(rows, "iloc"):
         return _shifted_frames(rows, rng)
@@ -53,37 +53,35 @@ def _shifted_images(images: np.ndarray, rng: np.random.Generator) -> list[np.nda
 
 def _shifted_columns(values: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     numbers = values.astype(np.float64)
-    continuous = np.array([_has_fractions(column) for column in numbers.T])
-    return [shift.astype(values.dtype) for shift in synthetic_shifts(numbers, continuous, rng)]
+    shifts = synthetic_shifts(numbers, np.ones(numbers.shape[1], dtype=bool), rng)
+    return [np.column_stack(list(map(_nearest, shift.T, numbers.T))).astype(values.dtype) for shift in shifts]
 
 
 def _shifted_frames(frame: Any, rng: np.random.Generator) -> list[Any]:
     columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
-    continuous = np.array([_is_continuous(column) for column in columns])
+    numeric = np.array([getattr(column.dtype, "kind", "O") in "iuf" for column in columns])
     # What cannot be averaged moves as the number of the row that it comes from, and so stays what it is.
     numbers = np.tile(np.arange(len(frame), dtype=np.float64)[:, None], frame.shape[1])
-    for place in np.flatnonzero(continuous):
+    for place in np.flatnonzero(numeric):
         numbers[:, place] = columns[place].to_numpy(dtype=np.float64, na_value=np.nan)
 
     def shifted(place: int, values: np.ndarray) -> Any:
         column = columns[place]
-        if continuous[place]:
-            return type(column)(values, dtype=column.dtype)
+        if numeric[place]:
+            return type(column)(_nearest(values, numbers[:, place]), dtype=column.dtype)
         return column.iloc[values.astype(np.int64)].reset_index(drop=True)
 
     return [
         type(frame)({name: shifted(place, shift[:, place]) for place, name in enumerate(frame.columns)})
-        for shift in synthetic_shifts(numbers, continuous, rng)
+        for shift in synthetic_shifts(numbers, numeric, rng)
     ]
 
 
-def _is_continuous(series: Any) -> bool:
-    return getattr(series.dtype, "kind", "O") == "f" and _has_fractions(
-        series.to_numpy(dtype=np.float64, na_value=np.nan)
-    )
-
-
-def _has_fractions(values: np.ndarray) -> bool:
-    """Whether numbers (N,), NaN being missing, are not all whole: only then can averages be among them."""
-    seen = values[~np.isnan(values)]
-    return bool((seen != np.round(seen)).any())
+def _nearest(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """For each of the values (n,) the nearest that is known, of (N,); NaN stays what it is."""
+    grid = np.unique(known[~np.isnan(known)])
+    if not len(grid):
+        return values
+    above = np.searchsorted(grid, values).clip(1, max(1, len(grid) - 1))
+    lower, upper = grid[above - 1], grid[np.minimum(above, len(grid) - 1)]
+    return np.where(np.isnan(values), np.nan, np.where(values - lower <= upper - values, lower, upper))

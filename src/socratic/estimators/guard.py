@@ -312,11 +312,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         """The scores of rows (n, V) as the circuit reads them."""
         density = self.density_
         unlikely = -density._log_density(x, density._log_joint(x))
-        return {
-            "log_likelihood": unlikely,
-            "typicality": unlikely,
-            "profile": self.profile_.score(density.circuit_, x),
-        }
+        profile = self.profile_.score(density.circuit_, x)
+        return density._comparable({"log_likelihood": unlikely, "typicality": unlikely, "profile": profile}, x)
 
     def _fit_profile(self, reference: Given, rng: np.random.Generator) -> np.ndarray:
         """Set ``profile_``, and return the scores (N,) of the rows by profiles of the others among them."""
@@ -324,7 +321,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         x = torch.cat(list(self.density_._batches(reference.rows)))
         folds = rng.permutation(len(x)) % N_FOLDS
         self.profile_, scores = Profile.fit_crossed(circuit, x, folds, reference.weight)
-        return scores
+        self.density_._expect(x, self._circuit_scores, rng)
+        return self.density_._comparable({"profile": scores}, x)["profile"]
 
     def _conformal(self) -> Conformal:
         return self.detector_.calibration

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from socratic.estimators.density import DensityBase
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
 from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.scores import Scores
 
 
 class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
@@ -111,21 +114,23 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self._fit_density(parts, rng)
         self.n_calibration_ = len(parts.calibration)
         rows = parts.calibration if self.n_calibration_ else parts.train
-        x = self._read(rows.x)
-        scores = -self._log_density(x, self._log_joint(x))
-        self.conformal_ = Conformal.fit(scores, rows.weight.double().numpy())
+        self._expect(rows.x, self._scores, rng)
+        self.conformal_ = Conformal.fit(self._unusualness(self._read(rows.x)), rows.weight.double().numpy())
         self._remember(rows)
         self._warn_unless_calibrated()
         return self
 
     @property
     def offset_(self) -> float:
-        """The log-density below which rows are outliers, at the present ``rejection_rate``."""
-        return -self.conformal_.threshold(self._rate())
+        """The log-density below which complete rows are outliers, at the present ``rejection_rate``."""
+        volume = float(self.table_.log_scale.sum()) if hasattr(self, "expected_") else 0.0
+        return -self.conformal_.threshold(self._rate()) - volume
 
     def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Negative for outliers."""
-        return self.score_samples(X) - self.offset_
+        """Negative for outliers: ``score_samples(X) - offset_``, as if no cell were missing."""
+        check_is_fitted(self)
+        threshold = self.conformal_.threshold(self._rate())
+        return threshold - np.concatenate([self._unusualness(x) for x in self._batches(X)])
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """1 for familiar rows, -1 for outliers; warns if the model is not ``calibrated_``."""
@@ -135,7 +140,15 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual."""
-        return self.conformal_.p_value(-self.score_samples(X))
+        check_is_fitted(self)
+        return self.conformal_.p_value(np.concatenate([self._unusualness(x) for x in self._batches(X)]))
+
+    def _unusualness(self, x: Tensor) -> np.ndarray:
+        """How unusual rows (n, V) are, as the circuit reads them: (n,)."""
+        return self._scores(x)["log_likelihood"]
+
+    def _scores(self, x: Tensor) -> Scores:
+        return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint(x))}, x)
 
     def _conformal(self) -> Conformal:
         return self.conformal_

@@ -21,6 +21,10 @@ MIN_HELD_OUT = 20
 
 MOST_COPIES = 5_000_000
 """Rows to train on that whole-number weights may become, unless more were given."""
+_ROUNDING = 1e-9
+"""Steps between two numbers, as a share of all they span, that may be due to rounding."""
+_FREE = 4
+"""Values that a measurement could have had for each row there is, at least."""
 
 
 class Canonical(NamedTuple):
@@ -118,7 +122,7 @@ def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping
     """Choose leaf families and order the rows: nothing that follows depends on the order they came in."""
     used = weight > 0
     columns = fit_table(raw, used, leaf)
-    codes, labels = columns.encode(raw).codes[used], labels[used]
+    codes, labels = columns.read(raw).codes[used], labels[used]
     real = np.array([column.family.real for column in columns.columns])
     kept, weight = draws(codes, labels, weight[used], real)
     return Prepared(columns, codes[kept], labels[kept], weight, np.flatnonzero(used)[kept])
@@ -128,7 +132,7 @@ def draws(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, real: np.nd
     """One row for each draw from the population, in the order of a digest of their content.
 
     Equal rows may be draws of their own: a table of few categories repeats itself. They are copies where a
-    measurement says so: a column of fractions that hardly ever repeats in rows that differ. Copies are merged. On both
+    measurement says so: a column of numbers that hardly ever repeats in rows that differ. Copies are merged. On both
     sides of a split they would make rows that were held out look like those that were trained on.
 
     Parameters
@@ -150,9 +154,18 @@ def draws(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, real: np.nd
 
 
 def _hardly_repeats(values: np.ndarray) -> bool:
-    """Whether values (N,) of rows that differ are fractions, and mostly different."""
+    """Whether values (N,) of rows that differ are mostly different, and could have been many others.
+
+    Numbers lie on a grid as fine as the smallest step between two of them, whatever their unit. Ages are mostly
+    different in a small table, too, and yet coincide.
+    """
     seen = values[~np.isnan(values)]
-    return bool((seen != np.round(seen)).any() and len(np.unique(seen)) > 0.5 * len(seen))
+    distinct = np.unique(seen)
+    if len(distinct) < 2 or len(distinct) <= 0.5 * len(seen):
+        return len(seen) == 1  # all rows are equal, and nothing says that they differ
+    span = distinct[-1] - distinct[0]
+    steps = np.diff(distinct)
+    return bool(span / steps[steps > _ROUNDING * span].min() >= _FREE * len(seen))
 
 
 def split_rows(
@@ -195,7 +208,11 @@ def split_rows(
     return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]))
 
 
-def _digests(codes: np.ndarray, *more: np.ndarray) -> np.ndarray:
-    """A digest (M,) of the content of each row."""
-    content = np.ascontiguousarray(np.column_stack([codes, *more]) + 0.0)  # -0.0 becomes 0.0
+def _digests(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """A digest (M,) of the content of each row: its label, and the rank of each value among those of its column.
+
+    Ranks have no unit: rows measured in grams come in the same order as in kilograms.
+    """
+    ranks = [np.unique(column, return_inverse=True)[1].ravel() for column in codes.T]
+    content = np.ascontiguousarray(np.column_stack([*ranks, labels]), dtype=np.int64)
     return np.array([hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in content], dtype="S16")

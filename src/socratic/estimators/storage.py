@@ -33,6 +33,7 @@ from socratic.tables.columns import Table
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
+from socratic.uncertainty.expected import ExpectedScores
 from socratic.uncertainty.profile import Profile
 from socratic.uncertainty.reasons import FamiliarSurprises
 
@@ -234,6 +235,10 @@ PARTS: dict[str, Part] = {
             lambda profile: _of_arrays(profile.to_state()),
             lambda tensors, state, _: Profile.from_state(_arrays(tensors), state),
         ),
+    ),
+    "expected_": Part(
+        lambda expected: _of_arrays(expected.to_state()),
+        lambda tensors, state, _: ExpectedScores.from_state(_arrays(tensors), state),
     ),
     "familiar_": Part(
         lambda familiar: _of_arrays((familiar.to_arrays(), None)),

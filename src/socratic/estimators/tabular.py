@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,16 @@ from socratic.inference.queries import column_surprise
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_rows
 from socratic.tables.raw import RawTable
+from socratic.uncertainty.expected import ExpectedScores, hide_cells
 from socratic.uncertainty.reasons import Reasons
+from socratic.uncertainty.scores import LIKELIHOODS, Scores
 
 
 class TableEstimator(ExplainingEstimator):
     """An estimator of arrays and data frames: ``table_`` says how their columns become variables of the circuit."""
 
     table_: Table
+    expected_: ExpectedScores
     _VALIDATED_FROM = 0
     """Rows from which on some are held out to stop on, unless ``validation_fraction`` says how many."""
 
@@ -46,6 +49,20 @@ class TableEstimator(ExplainingEstimator):
     def _log_volume(self, x: Tensor) -> np.ndarray:
         observed = ~np.isnan(x.double().cpu().numpy())
         return observed @ self.table_.log_scale
+
+    def _expect(self, x: Tensor, scores: Callable[[Tensor], Scores], rng: np.random.Generator) -> None:
+        self.expected_ = ExpectedScores({}, {})
+        rows = hide_cells(x.double().cpu().numpy(), rng)
+        found = [scores(part) for part in self._read_in_batches(torch.as_tensor(rows))]
+        joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        self.expected_ = ExpectedScores.fit(joined, ~np.isnan(rows), len(x))
+
+    def _comparable(self, scores: Scores, x: Tensor) -> Scores:
+        if not hasattr(self, "expected_"):  # from a file of before, or not calibrated
+            return scores
+        volume = self._log_volume(x)
+        unitless = {name: scores[name] - volume for name in LIKELIHOODS if name in scores}
+        return self.expected_.comparable({**scores, **unitless}, ~x.isnan().cpu().numpy())
 
     def _read(self, x: Tensor) -> Tensor:
         return x.to(self.circuit_.device, self.circuit_.dtype)
@@ -70,6 +87,8 @@ class TableEstimator(ExplainingEstimator):
         for column in columns:
             if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
                 raise ValueError(f"the column {column.name!r} has no scale")
+        if hasattr(self, "expected_"):
+            self.expected_.check(len(columns))
         self._leaf_variance()
 
     def _check_rows(self, X: Any, sample_weight: Any) -> tuple[RawTable, np.ndarray]:  # noqa: N803

@@ -15,6 +15,8 @@ from socratic.tables.categories import Categories
 from socratic.tables.raw import Coded, RawTable
 
 _MAX_CATEGORIES = 1000
+_DIGITS = 20
+"""Binary places that standardised values are rounded to."""
 _LARGEST = 4.0
 """Standardised training values lie within this many units."""
 
@@ -94,6 +96,11 @@ class Table:
 
     def encode(self, raw: RawTable) -> Encoded:
         """Turn the values of rows into the numbers that a circuit expects."""
+        found = self.read(raw)
+        return found._replace(codes=self.scale(found.codes))
+
+    def read(self, raw: RawTable) -> Encoded:
+        """The same, but numbers stay as they are, not yet standardised."""
         codes = np.empty((raw.n_rows, len(self.columns)))
         unknown: dict[str, Unknown] = {}
         for index, (column, values) in enumerate(zip(self.columns, raw.values, strict=True)):
@@ -107,7 +114,7 @@ class Table:
                 unknown[column.name] = Unknown(int(wrong.sum()), float(numbers[wrong][0]))
                 numbers = np.where(wrong, np.nan, numbers)
             codes[:, index] = numbers
-        return Encoded(self.scale(codes), unknown)
+        return Encoded(codes, unknown)
 
     def decode(self, codes: np.ndarray) -> list[np.ndarray]:
         """Columns in the units and with the values of the data, from encoded rows (N, V) without missing values."""
@@ -126,10 +133,11 @@ class Table:
         return Table(tuple(_scaled(column, codes[:, index], weight) for index, column in enumerate(self.columns)))
 
     def scale(self, codes: np.ndarray) -> np.ndarray:
-        """Standardise unscaled codes (N, V)."""
+        """Standardise unscaled codes (N, V), and round them: what another unit rounds otherwise must not grow."""
         means = np.array([column.mean for column in self.columns])
         scales = np.array([column.scale for column in self.columns])
-        return (codes - means) / scales
+        relative = np.array([column.family.scaling == "scale" for column in self.columns])
+        return _rounded((codes - means) / scales, relative)
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data for a model file."""
@@ -220,8 +228,17 @@ def _scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
     # Columns that are almost always zero would put their few other values dozens of deviations away.
     scale = max(scale, float(np.abs(deviation).max()) / _LARGEST)
     # A constant column says nothing: its deviations are kept as they are, however the constant was rounded.
-    constant = scale <= 1e-12 * max(1.0, abs(mean))
+    constant = scale <= 1e-12 * float(np.abs(values[seen]).max())
     return replace(column, mean=mean, scale=1.0 if constant else scale)
+
+
+def _rounded(values: np.ndarray, relative: np.ndarray) -> np.ndarray:
+    """Values (N, V) as multiples of 2^-20; where ``relative`` (V,), of that share of themselves."""
+    parts, exponents = np.frexp(values)
+    exponents = np.where(relative, exponents, 0)
+    with np.errstate(over="ignore"):  # far beyond any grid there is nothing to round
+        rounded = np.ldexp(np.round(np.ldexp(np.where(relative, parts, values), _DIGITS)), exponents - _DIGITS)
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def _outside(family: Family, values: np.ndarray) -> np.ndarray:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from socratic.inference.posterior import Posterior
 from socratic.inference.results import Moments
-from socratic.uncertainty.scores import SCORES
+from socratic.uncertainty.scores import SCORES, Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,9 @@ class Uncertainty:
         most probably belongs to: half the squared Mahalanobis distance, see :class:`~socratic.uncertainty.Profile`.
     p_value : ndarray (N,)
         Share of familiar rows that are at least as unusual; small for unfamiliar rows.
+    unusualness : ndarray (N, S)
+        What the p-value is made of: the scores of :data:`~socratic.uncertainty.scores.SCORES`, without units and
+        comparable between rows whatever cells they miss; higher is more unusual.
     """
 
     mean: np.ndarray
@@ -44,12 +47,15 @@ class Uncertainty:
     profile: np.ndarray
     class_profile: np.ndarray
     p_value: np.ndarray
+    unusualness: np.ndarray
 
     def scores(self) -> dict[str, np.ndarray]:
         """Every score of unusualness (N,) that a detector may use, by name; higher is more unusual."""
-        unlikely = -self.log_likelihood
-        special = {"log_likelihood": unlikely, "typicality": unlikely}
-        return {name: special[name] if name in special else getattr(self, name) for name in SCORES}
+        return dict(zip(SCORES, self.unusualness.T, strict=True))
+
+    def judged_by(self, scores: Scores) -> Uncertainty:
+        """The same with other :meth:`scores`."""
+        return replace(self, unusualness=np.stack([scores[name] for name in SCORES], 1))
 
     @classmethod
     def of_posterior(
@@ -62,7 +68,10 @@ class Uncertainty:
         )
         nothing = np.full(len(mean), np.nan)
         log_std = nothing if posterior.log_density_std is None else posterior.log_density_std.double().cpu().numpy()
-        return cls(mean, std, entropy, information, log_likelihood, log_std, profile, class_profile, nothing)
+        unlikely = -log_likelihood
+        scores = (unlikely, unlikely, entropy, information, log_std, profile, class_profile)
+        doubt = (mean, std, entropy, information, log_likelihood, log_std, profile, class_profile, nothing)
+        return cls(*doubt, unusualness=np.stack(scores, 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,5 +12,8 @@ Scores = Mapping[str, np.ndarray]
 SCORES = ("log_likelihood", "typicality", "entropy", "mutual_information", "log_std", "profile", "class_profile")
 """The scores of a classifier, in nats, so that they have a common scale."""
 
+LIKELIHOODS = ("log_likelihood", "typicality")
+"""Those that are log-densities."""
+
 TWO_SIDED = ("typicality",)
 """Scores of which low values are as unusual as high ones: a blank image is likelier than any image of something."""

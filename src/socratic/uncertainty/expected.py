@@ -1,0 +1,119 @@
+"""What scores to expect of familiar rows, by which of their cells are there: scores of rows with holes, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from socratic.uncertainty.scores import Scores
+
+_RATES = (0.0, 0.1, 0.25, 0.5, 0.75)
+"""Shares of the cells of a familiar row that are hidden, each as often as the others."""
+_MOST_ROWS, _MOST_COPIES = 2000, 8
+"""Rows with hidden cells that scores are learnt from, at most, and of each familiar row."""
+_EVEN = 10
+"""As if so many more rows said that every cell counts the same: a few rows cannot tell many cells apart."""
+_CLIPPED = (0.01, 0.99)
+"""Quantiles that scores are learnt between: a wild row must not bend what is expected of the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedScores:
+    """Mean and variance of the scores of familiar rows, by which cells are there.
+
+    A row with fewer cells has another likelihood, another entropy and other distances for that reason alone. The mean
+    of each score, and the logarithm of its variance, are taken as linear in the cells that are there, in their number k
+    of V, and in k (V - k) / V; and learnt from familiar rows with cells hidden at random.
+
+    Attributes
+    ----------
+    mean, log_variance : dict of np.ndarray (V + 3,)
+        For each score the coefficients of 1, k, k (V - k) / V and every cell.
+    """
+
+    mean: dict[str, np.ndarray]
+    log_variance: dict[str, np.ndarray]
+
+    @classmethod
+    def fit(cls, scores: Scores, observed: np.ndarray, n_rows: int) -> ExpectedScores:
+        """From familiar rows with hidden cells.
+
+        Parameters
+        ----------
+        scores : Scores (n,)
+        observed : np.ndarray (n, V) of bool
+            Which cells are there.
+        n_rows : int
+            Different rows among them.
+        """
+        features = _features(observed)
+        prior = np.sqrt(_EVEN * max(1.0, len(observed) / max(n_rows, 1))) * np.eye(features.shape[1])[3:]
+        mean, log_variance = {}, {}
+        for name, values in scores.items():
+            known = np.isfinite(values)
+            clipped = np.clip(values[known], *np.quantile(values[known], _CLIPPED)) if known.any() else values[known]
+            mean[name] = _least_squares(features[known], clipped, prior)
+            squares = (clipped - features[known] @ mean[name]) ** 2
+            # The logarithm of a square that happens to be almost 0 says little of the variance.
+            floor = max(1e-3 * float(squares.mean()), 1e-12) if len(squares) else 1.0
+            log_variance[name] = _least_squares(features[known], np.log(squares + floor), prior)
+        return cls(mean, log_variance)
+
+    def comparable(self, scores: Scores, observed: np.ndarray) -> Scores:
+        """Scores (N,) that are as unusual for complete rows as the given ones are for rows with these cells (N, V).
+
+        Those of complete rows, and those that are not known here, stay what they are.
+        """
+        complete = observed.all(1)
+        if complete.all():
+            return scores
+        features, whole = _features(observed), _features(np.ones((1, observed.shape[1]), dtype=bool))
+        found = dict(scores)
+        for name in self.mean.keys() & scores.keys():
+            spread = np.exp(0.5 * (whole - features) @ self.log_variance[name])
+            moved = whole @ self.mean[name] + (scores[name] - features @ self.mean[name]) * spread
+            found[name] = np.where(complete, scores[name], moved)
+        return found
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], list[str]]:
+        """Arrays and the names of the scores, to rebuild it from."""
+        arrays = {f"{name}.{kind}": found for kind, each in self._kinds().items() for name, found in each.items()}
+        return arrays, list(self.mean)
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, np.ndarray], names: list[str]) -> ExpectedScores:
+        """Rebuild it from :meth:`to_state`."""
+        mean, log_variance = ({name: arrays[f"{name}.{kind}"] for name in names} for kind in ("mean", "log_variance"))
+        return cls(mean, log_variance)
+
+    def check(self, n_columns: int) -> None:
+        """Raise ``ValueError`` unless it is for rows of so many columns."""
+        shapes = {found.shape for each in self._kinds().values() for found in each.values()}
+        if shapes - {(n_columns + 3,)}:
+            raise ValueError("its expected scores do not fit its columns")
+
+    def _kinds(self) -> dict[str, dict[str, np.ndarray]]:
+        return {"mean": self.mean, "log_variance": self.log_variance}
+
+
+def hide_cells(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Some copies of familiar rows (n, V) with cells hidden at random, in the type of ``x``: NaN (m, V)."""
+    copies = min(_MOST_COPIES, max(1, _MOST_ROWS // max(1, len(x))))
+    rows = np.tile(x[rng.permutation(len(x))[:_MOST_ROWS]], (copies, 1))
+    hidden = rng.random(rows.shape) < rng.choice(_RATES, size=(len(rows), 1))
+    return np.where(hidden, np.nan, rows).astype(x.dtype)
+
+
+def _features(observed: np.ndarray) -> np.ndarray:
+    """What is expected of scores is linear in these: (n, V + 3)."""
+    n_columns = observed.shape[1]
+    count = observed.sum(1, keepdims=True, dtype=np.float64)
+    return np.concatenate([np.ones_like(count), count, count * (n_columns - count) / n_columns, observed], 1)
+
+
+def _least_squares(features: np.ndarray, values: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Coefficients (V + 3,), those of single cells drawn to 0 by ``prior`` (V, V + 3)."""
+    rows, targets = np.vstack([features, prior]), np.append(values, np.zeros(len(prior)))
+    return np.linalg.lstsq(rows, targets, rcond=None)[0]

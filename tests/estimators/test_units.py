@@ -1,0 +1,66 @@
+"""The unit of a column changes nothing that is decided about rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitGuard, CircuitOutlierDetector
+
+ROWS, LABELS = load_iris(return_X_y=True)
+FACTORS = np.array([1e-3, 1e3, 10.0, 0.37])
+SHIFTS = np.array([0.0, -2000.0, 5.0, 0.0])
+FEW: dict[str, Any] = {"n_epochs": 3, "n_sums": 3, "n_repetitions": 2, "random_state": 0}
+
+
+def in_other_units(rows: np.ndarray) -> np.ndarray:
+    """The same rows, measured otherwise."""
+    return rows * FACTORS + SHIFTS
+
+
+def classifier(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    model = CircuitClassifier(structure="random", **FEW).fit(rows, LABELS)
+    return lambda new: np.column_stack([model.answer(new).uncertainty.p_value, model.predict_proba(new)])
+
+
+def detector(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return CircuitOutlierDetector(structure="random", **FEW).fit(rows).p_value
+
+
+def learned(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return CircuitOutlierDetector(structure="learnspn", random_state=0).fit(rows).p_value
+
+
+def guard(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    model = make_pipeline(SimpleImputer(), StandardScaler(), GaussianNB()).fit(rows[::2], LABELS[::2])
+    density = CircuitDensity(structure="random", **FEW)
+    return CircuitGuard(model, density=density, rejection_rate=0.2, random_state=0).fit(rows[1::2]).p_value
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+@pytest.mark.parametrize("fit", [classifier, detector, learned, guard])
+@pytest.mark.filterwarnings("ignore::socratic.errors.CalibrationWarning")
+def test_p_values_do_not_depend_on_units(
+    fit: Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]], missing: float
+) -> None:
+    rng = np.random.default_rng(0)
+    new = ROWS + rng.normal(scale=0.3, size=ROWS.shape)
+    rows = np.where(rng.random(ROWS.shape) < missing, np.nan, ROWS)
+    new = np.where(rng.random(ROWS.shape) < 2.0 * missing, np.nan, new)
+    expected, found = fit(rows)(new), fit(in_other_units(rows))(in_other_units(new))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert 0.0 < expected.min() < expected.max() <= 1.0
+
+
+def test_densities_change_by_the_unit_alone() -> None:
+    one, other = (CircuitDensity(structure="random", **FEW).fit(rows) for rows in (ROWS, in_other_units(ROWS)))
+    expected = one.score_samples(ROWS) - np.log(FACTORS).sum()
+    np.testing.assert_allclose(other.score_samples(in_other_units(ROWS)), expected, atol=1e-6)
