@@ -51,7 +51,27 @@ def test_it_says_what_the_model_says(model: CircuitClassifier, frame: pd.DataFra
     assert np.array_equal(found["entropy"], doubt.entropy)
     assert np.array_equal(found["std"], doubt.std[np.arange(200), best])
     assert np.array_equal(found["p_value"], doubt.p_value)
+    assert np.array_equal(found["risk"], model.risks(model.answer(frame)))
     assert found["verdict"] == np.where(model.reject(frame), "unfamiliar", "familiar").tolist()
+    scorer = TableScorer(model)
+    more = scorer.to_batch(model.answer(frame), probabilities=True)
+    assert more.schema.names == [*ANSWER_COLUMNS, "p(no)", "p(yes)"]
+    assert np.array_equal(more.column("p(no)"), shares[:, 0])
+
+
+def test_reasons_are_of_rows_that_are_not_answered(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    scorer, odd = TableScorer(model), frame.head(20).assign(age=[4000.0, *frame["age"][1:20]])
+    answer = model.answer(odd)
+    reasons = scorer.reasons(batch_of(odd), answer).to_pylist()
+    assert reasons[0].startswith("age; ")
+    model.set_params(risk=0.001)
+    again = scorer.reasons(batch_of(odd), answer).to_pylist()
+    verdict = model.verdicts(answer)
+    model.set_params(risk=None)
+    assert again[0] == reasons[0]
+    ambiguous = verdict == "ambiguous"
+    assert set(np.array(again)[ambiguous]) <= {"yes or no", "no or yes"}
+    assert set(np.array(reasons)[ambiguous]) == {""}
 
 
 def test_text_stands_for_what_it_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:

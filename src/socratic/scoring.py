@@ -17,11 +17,13 @@ from socratic.images.folders import read_images
 from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Encoded, Unknown
+from socratic.uncertainty.ambiguity import AMBIGUOUS, UNFAMILIAR
 from socratic.uncertainty.reasons import Reasons
 
-ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "verdict")
+ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "risk", "verdict")
 """What a scorer says of each row: the most probable class, its probability, the entropy of the prediction, the standard
-deviation of the probability under dropout, the p-value, and whether the row is familiar."""
+deviation of the probability over what is in doubt, the p-value, the smallest risk at which the row is answered, and
+whether it is familiar, unfamiliar or ambiguous."""
 REASONS_COLUMN = "reasons"
 N_REASONS = 3
 """Parts of a row that it names, at most."""
@@ -66,30 +68,58 @@ class Scorer(ABC):
     def explain(self, batch: Any, start: int = 0) -> Reasons:
         """Why each row is unusual, or is not; arguments as for :meth:`answer`."""
 
-    def reasons(self, batch: Any, start: int = 0) -> Any:
-        """The names of the parts that speak most against each row, most first: a ``pyarrow.Array`` of text."""
-        found = self.explain(batch, start).top(N_REASONS)
-        return import_pyarrow().array(["; ".join(reason.name for reason in row) for row in found], "string")
+    def reasons(self, batch: Any, answer: Answer, start: int = 0) -> Any:
+        """Why rows are not answered: a ``pyarrow.Array`` of text, empty for rows that are.
+
+        The parts that speak most against an unfamiliar row, most first; the two most probable classes of an ambiguous
+        one.
+        """
+        verdict = self.model.verdicts(answer)
+        texts = np.full(len(verdict), "", dtype=object)
+        unfamiliar, ambiguous = (np.flatnonzero(verdict == each) for each in (UNFAMILIAR, AMBIGUOUS))
+        if len(unfamiliar):
+            against = self.explain(batch.take(unfamiliar), start).top(N_REASONS)
+            texts[unfamiliar] = ["; ".join(reason.name for reason in row) for row in against]
+        closest = np.argsort(-answer.probabilities[ambiguous], axis=1, kind="stable")[:, :2]
+        texts[ambiguous] = [f"{first} or {second}" for first, second in self.model.classes_[closest]]
+        return import_pyarrow().array(texts, "string")
 
     def __call__(self, batch: Any, start: int = 0) -> Any:
         """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
         return self.to_batch(self.answer(batch, start))
 
-    def to_batch(self, answer: Answer) -> Any:
-        """An answer as a ``pyarrow.RecordBatch`` with the columns :data:`ANSWER_COLUMNS`."""
+    def to_batch(self, answer: Answer, probabilities: bool = False) -> Any:
+        """An answer as a ``pyarrow.RecordBatch`` with the columns :data:`ANSWER_COLUMNS`.
+
+        Parameters
+        ----------
+        answer : Answer
+        probabilities : bool
+            Whether to add the :attr:`class_columns`.
+        """
         pa = import_pyarrow()
         best = answer.probabilities.argmax(1)
         each = np.arange(len(best))
         doubt = answer.uncertainty
-        columns = (
+        columns = [
             pa.array(self.model.classes_.tolist()).take(pa.array(best)),
             answer.probabilities[each, best],
             doubt.entropy,
             doubt.std[each, best],
             doubt.p_value,
-            pa.array(["familiar", "unfamiliar"]).take(pa.array(self.model.is_rejected(answer).astype(np.int64))),
-        )
-        return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ANSWER_COLUMNS))
+            self.model.risks(answer),
+            self.model.verdicts(answer).tolist(),
+        ]
+        names = list(ANSWER_COLUMNS)
+        if probabilities:
+            columns += list(answer.probabilities.T)
+            names += self.class_columns
+        return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=names)
+
+    @property
+    def class_columns(self) -> list[str]:
+        """Names of columns with the probability of each class: ``p(yes)`` for the class yes."""
+        return [f"p({label})" for label in self.model.classes_.tolist()]
 
     def _settings(self) -> dict[str, Any]:
         """What a copy is made with, beside the model."""

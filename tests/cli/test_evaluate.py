@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
 from socratic import load
-from socratic.uncertainty.metrics import auroc, expected_calibration_error
+from socratic.uncertainty.metrics import auroc, expected_calibration_error, risk_coverage
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
+from tests.html_pages import check_alone
 
 
 def measured(text: str) -> dict[str, str]:
@@ -27,6 +31,17 @@ def found_weights(text: str) -> list[str]:
     return [" ".join(part.split()) for part in told.split(",")]
 
 
+OtherRows = tuple[list[object], Path]
+
+
+@pytest.fixture
+def other_rows(folder: Path, tmp_path: Path) -> OtherRows:
+    """The command that compares the test rows with rows far away, and the file of those."""
+    far = [["400", "-90", *row[2:4]] for row in table(25, 7)]
+    other = write_csv(tmp_path / "other.csv", far, HEADER[:-1])  # other rows need no classes
+    return ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome", "--ood", other], other
+
+
 def test_measures(run: Run, folder: Path) -> None:
     pd = pytest.importorskip("pandas")
     done = run("evaluate", folder / "model", folder / "test.csv", "--target", "outcome")
@@ -40,20 +55,97 @@ def test_measures(run: Run, folder: Path) -> None:
     assert float(found["accuracy"]) == pytest.approx(right.mean(), abs=1e-4)
     assert float(found["log-loss"]) == pytest.approx(-np.log(shares[np.arange(60), codes]).mean(), abs=1e-4)
     assert float(found["calibration error (ECE)"]) == pytest.approx(expected_calibration_error(shares, codes), abs=1e-4)
-    assert float(found["refused"]) == pytest.approx(rejected.mean(), abs=1e-4)
-    assert float(found["accuracy on answered rows"]) == pytest.approx(right[~rejected].mean(), abs=1e-4)
-    assert {"Brier score", "area under risk-coverage, by p-value"} <= found.keys()
+    assert float(found["refused as unfamiliar"]) == pytest.approx(rejected.mean(), abs=1e-4)
+    assert float(found["answered"]) == pytest.approx((~rejected).mean(), abs=1e-4)
+    assert float(found["errors among answered rows"]) == pytest.approx((~right)[~rejected].mean(), abs=1e-4)
+    assert {"Brier score", "area under risk-coverage (AURC), by p-value"} <= found.keys()
+    lines = [line.split() for line in done.out.splitlines()]
+    matrix = sklearn.metrics.confusion_matrix(labels, model.predict(features))
+    for name, row in zip(("no", "yes"), matrix, strict=True):
+        assert [name, *map(str, row)] in lines
+        own = labels == name
+        shown = next(line for line in lines if line[:2] == [name, str(own.sum())] and len(line) == 7)
+        answered = own & ~rejected
+        expected = [right[own].mean(), rejected[own].mean(), 0.0, (~right)[answered].mean()]
+        np.testing.assert_allclose([float(shown[place]) for place in (2, 4, 5, 6)], expected, atol=1e-4)
 
 
-OtherRows = tuple[list[object], Path]
+def evaluated(run: Run, folder: Path, data: Path, *options: object) -> dict[str, Any]:
+    """The measures of a table, as JSON has them."""
+    done = run("evaluate", folder / "model", data, "--target", "outcome", "--json", "-", *options)
+    assert done.code == 0, done.err
+    return dict(json.loads(done.out))
 
 
-@pytest.fixture
-def other_rows(folder: Path, tmp_path: Path) -> OtherRows:
-    """The command that compares the test rows with rows far away, and the file of those."""
-    far = [["400", "-90", *row[2:4]] for row in table(25, 7)]
-    other = write_csv(tmp_path / "other.csv", far, HEADER[:-1])  # other rows need no classes
-    return ["evaluate", folder / "model", folder / "test.csv", "--target", "outcome", "--ood", other], other
+def test_json_has_every_number(run: Run, folder: Path, other_rows: OtherRows, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    measures = evaluated(run, folder, folder / "test.csv", "--ood", other_rows[1])
+    done = run(*other_rows[0], "--json", tmp_path / "m.json")
+    assert json.loads((tmp_path / "m.json").read_text()) == measures
+    printed = measured(done.out)
+    names = {"accuracy": "accuracy", "log-loss": "log_loss", "area under ROC (AUC)": "auc", "answered": "coverage"}
+    for shown, name in names.items():
+        assert printed[shown] == f"{measures[name]:.4f}"
+    assert printed["area under generalised risk-coverage (AUGRC), by entropy"] == f"{measures['augrc']['entropy']:.4f}"
+    model, frame = load(folder / "model"), pd.read_csv(folder / "test.csv")
+    features, labels = frame[HEADER[:-1]], frame["outcome"].to_numpy()
+    shares = model.predict_proba(features)
+    assert measures["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(labels, shares[:, 1]))
+    assert measures["risk"] is None
+    assert (measures["rejection_rate"], measures["rows"]) == (0.05, 60)
+    curve = risk_coverage(-shares.max(1), model.predict(features) == labels)
+    assert measures["aurc"]["probability"] == pytest.approx(curve.area)
+    assert measures["augrc"]["probability"] == pytest.approx(curve.generalised_area)
+    assert [each["class"] for each in measures["classes"]] == ["no", "yes"]
+    assert sum(each["rows"] for each in measures["reliability"]) == 60
+    assert measures["others"]["rows"] == 25
+    assert measures["others"]["scores"]["log_likelihood"]["auroc"] == 1.0
+    assert sum(measures["others"]["verdicts"].values()) == pytest.approx(1.0)
+
+
+def test_a_class_without_rows_has_no_measures(run: Run, folder: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "one.csv", [row for row in table(40, 3) if row[-1] == "no"])
+    measures = evaluated(run, folder, data)
+    no, yes = measures["classes"]
+    assert measures["auc"] is None
+    assert no["recall"] == measures["accuracy"]
+    assert (yes["rows"], yes["recall"], yes["unfamiliar"], yes["auc"]) == (0, None, None, None)
+    printed = run("evaluate", folder / "model", data, "--target", "outcome").out
+    assert ["yes", "0", "-", "-", "-", "-", "-"] in [line.split() for line in printed.splitlines()]
+
+
+def test_no_answered_row_has_no_error(run: Run, folder: Path, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "far.csv", [["400", "-90", *row[2:]] for row in table(10, 3)])
+    measures = evaluated(run, folder, data)
+    assert (measures["coverage"], measures["error_answered"]) == (0.0, None)
+    out = run("evaluate", folder / "model", data, "--target", "outcome", "--plots", tmp_path / "plots").out
+    assert "none answered" in out
+
+
+def test_a_risk_is_told_of(run: Run, hazy: Path) -> None:
+    measures = evaluated(run, hazy, hazy / "test.csv")
+    assert measures["risk"] == 0.15
+    shares = measures["verdicts"]
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["ambiguous"] > 0
+    assert measures["coverage"] == shares["familiar"] > 0
+    out = run("evaluate", hazy / "model", hazy / "test.csv", "--target", "outcome").out
+    assert f"{shares['ambiguous']:.4f} (for a risk of 0.15)" in out
+    assert f"{measures['error_answered']:.4f} (asked for at most 0.15)" in out
+
+
+def test_a_page_shows_the_same(run: Run, folder: Path, other_rows: OtherRows, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "report.html"
+    done = run(*other_rows[0], "--explain", "--report", path)
+    assert (done.code, done.err) == (0, "")
+    assert f"written {path}" in done.out
+    text = path.read_text(encoding="utf-8")
+    assert check_alone(text).tags.count("svg") == 5
+    for shown in ("errors among answered rows", "By class", "Telling 25 other rows apart", "Why 25 other rows were"):
+        assert shown in text
+    assert "is a folder; name a file" in assert_one_line(run(*other_rows[0], "--report", tmp_path))
+    assert "would overwrite the input" in assert_one_line(run(*other_rows[0], "--json", folder / "test.csv"))
 
 
 def test_other_rows(run: Run, folder: Path, other_rows: OtherRows) -> None:

@@ -57,7 +57,7 @@ def test_predictions_are_those_of_the_library(run: Run, images: Path, tmp_path: 
     done = run("predict", images / "model", images / "test", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     header, rows = read_csv(tmp_path / "out.csv")
-    assert header == ["path", *ANSWER_COLUMNS]
+    assert header == ["path", *ANSWER_COLUMNS, "p(left)", "p(right)", "reasons"]
     expected = [images / "test" / name / f for name in ("left", "right") for f in sorted(f"{i}.png" for i in range(12))]
     assert [row[0] for row in rows] == [str(path) for path in expected]
     model, data = load(images / "model"), load_image_folder(images / "test")
@@ -78,7 +78,7 @@ def test_a_flat_folder_and_a_table_of_paths(
     assert run("predict", images / "model", listed, "-o", tmp_path / "listed.csv").code == 0
     found = read_csv(tmp_path / "listed.csv")[1]
     assert [row[1:3] for row in found] == [row[:2] for row in rows]
-    answers, expected = (np.array([row[-5:-1] for row in each], dtype=float) for each in (found, rows))
+    answers, expected = (np.array([row[-9:-4] for row in each], dtype=float) for each in (found, rows))
     np.testing.assert_allclose(answers, expected, rtol=1e-3)  # in pieces of another size
 
 

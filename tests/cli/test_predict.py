@@ -13,6 +13,8 @@ from socratic import load
 from socratic.scoring import ANSWER_COLUMNS
 from tests.cli.conftest import FIT, HEADER, Run, assert_one_line, read_csv, table, write_csv
 
+ADDED = [*ANSWER_COLUMNS, "p(no)", "p(yes)", "reasons"]
+
 
 def library_says(folder: Path) -> tuple[Any, Any, Any]:
     """Model, table and doubts, computed without the command line."""
@@ -27,15 +29,19 @@ def test_agrees_with_the_library(run: Run, folder: Path, tmp_path: Path) -> None
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     header, rows = read_csv(tmp_path / "out.csv")
-    assert header == [*HEADER, *ANSWER_COLUMNS]
+    assert header == [*HEADER, *ADDED]
     assert [row[:5] for row in rows] == read_csv(folder / "test.csv")[1]
     model, features, doubt = library_says(folder)
     shares = model.predict_proba(features)
     best = shares.argmax(1)
-    label, probability, entropy, std, p_value, verdict = zip(*(row[5:] for row in rows), strict=True)
+    label, probability, entropy, std, p_value, risk, verdict, no, yes, reasons = zip(
+        *(row[5:] for row in rows), strict=True
+    )
     assert list(label) == model.predict(features).tolist()
     assert list(verdict) == np.where(model.reject(features), "unfamiliar", "familiar").tolist()
     expected = [(probability, shares.max(1)), (entropy, doubt.entropy), (p_value, doubt.p_value)]
+    expected += [(risk, model.risks(model.answer(features))), (no, shares[:, 0]), (yes, shares[:, 1])]
+    assert [bool(text) for text in reasons] == [each != "familiar" for each in verdict]
     for found, values in [*expected, (std, doubt.std[np.arange(len(best)), best])]:
         np.testing.assert_allclose(np.array(found, dtype=float), values, rtol=1e-4, atol=1e-6)
 
@@ -45,28 +51,29 @@ def test_reasons_are_the_columns_that_speak_most(run: Run, folder: Path, tmp_pat
     for row in rows:
         row[1] = "50000"
     data = write_csv(tmp_path / "data.csv", rows)
-    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv", "--prefix", "my_", "--explain")
+    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv", "--prefix", "my_")
     assert (done.code, done.err) == (0, "")
     header, written = read_csv(tmp_path / "out.csv")
-    assert header == [*HEADER, *(f"my_{name}" for name in (*ANSWER_COLUMNS, "reasons"))]
+    assert header == [*HEADER, *(f"my_{name}" for name in ADDED)]
     reasons = [row[-1].split("; ") for row in written]
     assert {names[0] for names in reasons} == {"income"}
     assert {len(names) for names in reasons} == {3}
     assert {name for names in reasons for name in names} <= set(HEADER[:-1])
     taken = write_csv(tmp_path / "taken.csv", [[*row, ""] for row in rows], [*HEADER, "reasons"])
-    assert run("predict", folder / "model", taken, "-o", tmp_path / "out.csv").code == 0
-    done = run("predict", folder / "model", taken, "-o", tmp_path / "out.csv", "--explain")
+    assert run("predict", folder / "model", taken, "-o", tmp_path / "out.csv", "--no-explain").code == 0
+    done = run("predict", folder / "model", taken, "-o", tmp_path / "out.csv")
     assert "has a column 'reasons' already" in assert_one_line(done)
 
 
 def test_what_is_missing_or_unseen_is_no_reason(run: Run, folder: Path, tmp_path: Path) -> None:
-    row = table(1, 1)[0]
+    row = ["40.0", "50000", "red", "true", "yes"]  # nobody earned as much
     unseen = [*row[:2], "never seen", *row[3:]]
     data = write_csv(tmp_path / "data.csv", [[""] * len(row), ["", *row[1:]], unseen])
-    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv", "--explain")
+    done = run("predict", folder / "model", data, "-o", tmp_path / "out.csv")
     assert done.code == 0
     nothing, without_one, other = [row[-1].split("; ") for row in read_csv(tmp_path / "out.csv")[1]]
     assert nothing == [""]
+    assert without_one[0] == other[0] == HEADER[1]
     assert HEADER[0] not in without_one
     assert HEADER[2] not in other
 
@@ -78,7 +85,7 @@ def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path)
     write_csv(tmp_path / "mixed.csv", rows, header)
     assert run("predict", folder / "model", tmp_path / "mixed.csv", "-o", tmp_path / "out.csv").code == 0
     found, written = read_csv(tmp_path / "out.csv")
-    assert found == [*header, *ANSWER_COLUMNS]
+    assert found == [*header, *ADDED]
     assert [row[:8] for row in written] == rows
     assert [row[8:] for row in written] == [row[5:] for row in read_csv(tmp_path / "plain.csv")[1]]
 
@@ -110,7 +117,7 @@ def test_parquet(run: Run, folder: Path, tmp_path: Path) -> None:
         done = run("predict", folder / "model", tmp_path / "data.parquet", "-o", tmp_path / name)
         assert (done.code, done.err) == (0, "")
     out = pd.read_parquet(tmp_path / "out.parquet")
-    assert out.columns.tolist() == [*frame.columns, *ANSWER_COLUMNS]
+    assert out.columns.tolist() == [*frame.columns, *ADDED]
     pd.testing.assert_frame_equal(out[frame.columns.tolist()], frame)
     model, features, doubt = library_says(folder)
     assert out["label"].tolist() == model.predict(features).tolist()
@@ -166,7 +173,32 @@ def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     assert "has a column 'label' already" in assert_one_line(run("predict", folder / "model", data, "-o", out))
     assert run("predict", folder / "model", data, "-o", out, "--prefix", "my_", "-q").out == ""
-    assert read_csv(out)[0][-6:] == [f"my_{name}" for name in ANSWER_COLUMNS]
+    assert read_csv(out)[0][5:] == [f"my_{name}" for name in ADDED]
+    data = write_csv(tmp_path / "data.csv", table(5, 5), [*HEADER[:-1], "p(yes)"])  # as the class is called
+    assert "has a column 'p(yes)' already" in assert_one_line(run("predict", folder / "model", data, "-o", out))
+    assert run("predict", folder / "model", data, "-o", out, "--no-probabilities").code == 0
+    assert read_csv(out)[0][5:] == [*ANSWER_COLUMNS, "reasons"]
+
+
+def test_ambiguous_rows_are_counted_and_told_of(run: Run, hazy: Path, tmp_path: Path) -> None:
+    assert "with 95 % confidence" in " ".join(run("info", hazy / "model").out.split())
+    done = run("predict", hazy / "model", hazy / "test.csv", "-o", tmp_path / "out.csv")
+    assert (done.code, done.err) == (0, "")
+    rows = [dict(zip(ADDED, row[3:], strict=True)) for row in read_csv(tmp_path / "out.csv")[1]]
+    ambiguous = [row for row in rows if row["verdict"] == "ambiguous"]
+    assert {row["reasons"] for row in ambiguous} == {"no or yes", "yes or no"}
+    assert min(float(row["risk"]) for row in ambiguous) > 0.15
+    assert max(float(row["risk"]) for row in rows if row["verdict"] == "familiar") <= 0.15
+    assert f"{len(ambiguous)} ambiguous ({len(ambiguous) / 200:.1%})" in done.out
+
+
+def test_a_risk_that_cannot_be_kept_is_told_of(run: Run, folder: Path, tmp_path: Path) -> None:
+    fit = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "m", "-q"]
+    assert "every row is ambiguous; fit more rows" in assert_one_line(run(*fit, "--risk", "0.001"), code=0)
+    line = assert_one_line(run("predict", tmp_path / "m", folder / "test.csv", "-o", tmp_path / "o.csv", "-q"), code=0)
+    assert "no row can be answered at the model's risk of 0.001" in line
+    assert "every row is ambiguous" in run("info", tmp_path / "m").out
+    assert "--risk must be above 0 and below 1; got 5" in assert_one_line(run(*fit, "--risk", "5"))
 
 
 def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:

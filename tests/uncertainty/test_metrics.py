@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics
 import torch
 from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, roc_auc_score, roc_curve
 
@@ -14,8 +15,11 @@ from socratic.uncertainty import (
     aupr,
     auroc,
     brier_score,
+    class_aurocs,
+    confusion_matrix,
     expected_calibration_error,
     fpr_at_95,
+    reliability,
     risk_coverage,
 )
 
@@ -130,6 +134,33 @@ def test_predictions_agree_with_scikit_learn(seed: int) -> None:
     assert accuracy(probabilities, labels) == accuracy_score(labels, probabilities.argmax(axis=1))
     two, binary = predictions(seed, n_classes=2)
     assert brier_score(two, binary) == pytest.approx(2 * brier_score_loss(binary, two[:, 1]), abs=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_agree_with_scikit_learn(seed: int, n_classes: int) -> None:
+    probabilities, labels = predictions(seed, n_classes=n_classes)
+    expected = sklearn.metrics.confusion_matrix(labels, probabilities.argmax(1), labels=range(n_classes))
+    assert confusion_matrix(probabilities, labels).tolist() == expected.tolist()
+    areas = class_aurocs(probabilities, labels)
+    score = probabilities[:, 1] if n_classes == 2 else probabilities
+    assert areas.mean() == pytest.approx(roc_auc_score(labels, score, multi_class="ovr"), abs=1e-12)
+
+
+def test_classes_without_rows_have_no_area() -> None:
+    probabilities, _ = predictions(0, n_rows=6, n_classes=3)
+    assert np.isnan(class_aurocs(probabilities, [0, 2, 0, 2, 0, 2])).tolist() == [False, True, False]
+    assert np.isnan(class_aurocs(probabilities, [1] * 6)).all()
+    assert confusion_matrix(probabilities, [1] * 6)[[0, 2]].sum() == 0
+    assert class_aurocs([[0.5, 0.5]] * 4, [0, 1, 0, 1]).tolist() == [0.5, 0.5]  # tied
+
+
+def test_reliability_by_hand() -> None:
+    bins = reliability([[0.5, 0.5], [0.75, 0.25], [0.25, 0.75], [0.75, 0.25]], [0, 0, 0, 0], n_bins=4)
+    assert bins.confidence.tolist() == [0.5, 0.75]
+    assert bins.accuracy.tolist() == [1.0, 2 / 3]
+    assert bins.n_rows.tolist() == [1, 3]
+    assert bins.error == pytest.approx(0.25 * 0.5 + 0.75 * (0.75 - 2 / 3))
 
 
 def test_brier_score_by_hand() -> None:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from socratic.tables.reading import Chunk, Source
 
 
-def output() -> Console:
+def output(quiet: bool = False) -> Console:
     """The console for results; wide when nobody's terminal limits it, so that nothing is cut in a file."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, quiet=quiet)
 
 
 def short(text: str, width: int = 40) -> str:

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from socratic.cli.failures import UserError, no_such_column
-from socratic.cli.refusals import Refusal, print_refusals, refusals
+from socratic.cli.measure_tables import Sheet, others_sheet, print_sheet, sheets
+from socratic.cli.parsing import check_writable
+from socratic.cli.refusals import Refusal, refusal_sheets, refusals
+from socratic.errors import import_extra
+from socratic.pages import write_page
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.table import Table
 
+    from socratic.cli.measures import Results
     from socratic.estimators import Answer
     from socratic.scoring import Scorer
     from socratic.tables.raw import Coded
     from socratic.tables.reading import Source
 
-
-@dataclass(frozen=True, eq=False)
-class Results:
-    """The rows of a table as a model sees them, with their classes as numbers if they are known."""
-
-    answer: Answer
-    refused: np.ndarray
-    classes: np.ndarray | None
-    n_dropped: int
-    refusals: Sequence[Refusal]  # empty unless asked for
-
-    @property
-    def scores(self) -> dict[str, np.ndarray]:
-        """Scores (N,), each higher for more unusual rows."""
-        doubt = self.answer.uncertainty
-        return {"p-value": -doubt.p_value, "entropy": doubt.entropy, "log-likelihood": -doubt.log_likelihood}
+STDOUT = Path("-")
 
 
 def evaluate(
@@ -57,6 +46,13 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw plots into a folder, as PNG and SVG.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write everything into one web page, with plots.")
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every number as JSON; - writes it to stdout, in place of tables."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say why rows were refused: the columns that speak most against them.")
     ] = False,
@@ -69,24 +65,16 @@ def evaluate(
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
-    """Measure predictions and rejection on rows with known classes, and how well other rows are told apart."""
-    from socratic.cli.folders import CLASS, open_rows
+    """Measure predictions, doubts and verdicts on rows with known classes, and how well other rows are told apart."""
+    from socratic.cli.folders import open_rows
 
     source = open_rows(data, by_class=True)
-    if data.is_dir():
-        if target is not None:
-            raise UserError(f"--target is for tables; {data} is a folder of images, and its subfolders are the classes")
-        target = CLASS
-    if target is None:
-        raise UserError("a table needs --target, the column with the classes (see 'socratic evaluate --help')")
-    if target not in source.names:
-        raise no_such_column(data, [target], source.names)
+    target = _target(data, target, source)
     other = None if ood is None else open_rows(ood)
-    if plots is not None:
-        from socratic.cli.plots import prepare
-
-        prepare(plots)
+    outputs = Outputs(plots, report, json)
+    outputs.prepare(data, model, *([] if ood is None else [ood]))
     from socratic.cli.console import output, waiting
+    from socratic.cli.measures import measure, measure_others
     from socratic.cli.scoring import check_columns, load_scorer, warn
 
     with waiting("reading the model"):
@@ -96,17 +84,78 @@ def evaluate(
     known = collect(scorer, source, target, drop_missing_target, explain)
     unknown = None if other is None else collect(scorer, other, None, False, explain)
     warn(scorer)
-    console = output()
-    console.print(_measures(known, scorer.model.rejection_rate))
-    print_refusals(console, known.refusals, "rows")
+    measures = measure(known, scorer.model)
+    shown = [*sheets(measures), *refusal_sheets(known.refusals, "rows")]
     if unknown is not None:
-        console.print(_detection(known, unknown))
-        print_refusals(console, unknown.refusals, "other rows")
-    if plots is not None:
-        from socratic.cli.plots import draw_all
+        measures["others"] = measure_others(known, unknown)
+        shown += [others_sheet(measures["others"]), *refusal_sheets(unknown.refusals, "other rows")]
+    console = output(quiet=json == STDOUT)
+    for sheet in shown:
+        print_sheet(console, sheet)
+    for path in outputs.write(data.name, measures, shown, known, unknown):
+        console.print(f"written {path}", soft_wrap=True)
 
-        for path in draw_all(plots, known, unknown, scorer.model.rejection_rate):
-            console.print(f"written {path}", soft_wrap=True)
+
+class Outputs(NamedTuple):
+    """What is written beside what is printed, and where to."""
+
+    plots: Path | None
+    report: Path | None
+    json: Path | None
+
+    def prepare(self, *inputs: Path) -> None:
+        """Raise unless everything can be written; before anything takes its time."""
+        for path in (self.report, self.json):
+            if path is not None and path != STDOUT:
+                check_writable(path, *inputs)
+        if self.report is not None:
+            import_extra("matplotlib", "plots", "--report")
+        if self.plots is not None:
+            from socratic.cli.plots import prepare
+
+            prepare(self.plots)
+
+    def write(
+        self, name: str, measures: dict[str, Any], shown: Sequence[Sheet], known: Results, unknown: Results | None
+    ) -> list[Path]:
+        """Write it, and return the files."""
+        written = []
+        if self.plots is not None:
+            from socratic.cli.plots import draw_all
+
+            written += draw_all(self.plots, known, unknown)
+        if self.report is not None:
+            from socratic.cli.evaluation_page import evaluation_page
+            from socratic.cli.plots import plots_of
+
+            write_page(self.report, evaluation_page(name, shown, plots_of(known, unknown)))
+            written.append(self.report)
+        if self.json == STDOUT:
+            print(as_json(measures), end="")
+        elif self.json is not None:
+            write_page(self.json, as_json(measures))
+            written.append(self.json)
+        return written
+
+
+def as_json(measures: dict[str, Any]) -> str:
+    """Measures as JSON."""
+    return dumps(measures, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _target(data: Path, target: str | None, source: Source) -> str:
+    """The column with the classes."""
+    from socratic.cli.folders import CLASS
+
+    if data.is_dir():
+        if target is not None:
+            raise UserError(f"--target is for tables; {data} is a folder of images, and its subfolders are the classes")
+        return CLASS
+    if target is None:
+        raise UserError("a table needs --target, the column with the classes (see 'socratic evaluate --help')")
+    if target not in source.names:
+        raise no_such_column(data, [target], source.names)
+    return target
 
 
 def collect(
@@ -114,6 +163,7 @@ def collect(
 ) -> Results:
     """Score a whole table; what is kept of each row is a few numbers, and why it was refused."""
     from socratic.cli.console import watched
+    from socratic.cli.measures import Results
     from socratic.cli.training_table import class_texts
     from socratic.estimators import Answer
     from socratic.tables.batches import texts
@@ -130,12 +180,12 @@ def collect(
             labels.append(texts(chunk.batch.column(target)))
     answer = Answer.concatenate(parts)
     if target is None:
-        return Results(answer, scorer.model.is_rejected(answer), None, 0, why)
+        return Results(answer, scorer.model.verdicts(answer), None, 0, why)
     classes, kept = class_texts(Coded.joined(labels), source.path, target, drop_missing_target)
     answer = answer.take(kept)
     numbers = _class_numbers(scorer, classes, source.path, target)
     why = [refusal for refusal in why if kept[refusal.row]]
-    return Results(answer, scorer.model.is_rejected(answer), numbers, int((~kept).sum()), why)
+    return Results(answer, scorer.model.verdicts(answer), numbers, int((~kept).sum()), why)
 
 
 def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:
@@ -153,42 +203,3 @@ def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np
             f"the model ({some}); leave these rows out, or give them as --ood"
         )
     return labels.map(places, -1)
-
-
-def _measures(known: Results, rate: float) -> Table:
-    import numpy as np
-    from rich.table import Table
-
-    from socratic.uncertainty.metrics import accuracy, brier_score, expected_calibration_error, risk_coverage
-
-    shares, classes = known.answer.probabilities, known.classes
-    assert classes is not None
-    own = shares[np.arange(len(classes)), classes]
-    correct = shares.argmax(1) == classes
-    answered = ~known.refused
-    table = Table("measure", "value", box=None, pad_edge=False, header_style="bold")
-    table.add_row("rows", f"{len(classes):,}" + (f" ({known.n_dropped:,} left out)" if known.n_dropped else ""))
-    table.add_row("accuracy", f"{accuracy(shares, classes):.4f}")
-    table.add_row("log-loss", f"{-np.log(np.maximum(own, np.finfo(float).tiny)).mean():.4f}")
-    table.add_row("Brier score", f"{brier_score(shares, classes):.4f}")
-    table.add_row("calibration error (ECE)", f"{expected_calibration_error(shares, classes):.4f}")
-    for name in ("p-value", "entropy"):
-        area = risk_coverage(known.scores[name], correct).area
-        table.add_row(f"area under risk-coverage, by {name}", f"{area:.4f}")
-    table.add_row("refused", f"{known.refused.mean():.4f} (asked for at most {rate:g} of familiar rows)")
-    table.add_row("accuracy on answered rows", f"{correct[answered].mean():.4f}" if answered.any() else "none answered")
-    return table
-
-
-def _detection(known: Results, unknown: Results) -> Table:
-    from rich.table import Table
-
-    from socratic.uncertainty.metrics import aupr, auroc, fpr_at_95
-
-    title = f"telling {len(unknown.refused):,} other rows apart"
-    table = Table("score", "AUROC", "AUPR", "FPR95", title=title, box=None, pad_edge=False, header_style="bold")
-    for name, scores in known.scores.items():
-        pair = scores, unknown.scores[name]
-        table.add_row(name, *(f"{measure(*pair):.4f}" for measure in (auroc, aupr, fpr_at_95)))
-    table.add_row("refused", f"{unknown.refused.mean():.1%} of them", "", "")
-    return table

@@ -11,6 +11,7 @@ from socratic.cli.failures import UserError, library_errors
 from socratic.cli.parsing import (
     IMAGE_STRUCTURES,
     STRUCTURES,
+    check_risk,
     check_share,
     check_writable,
     parse_doubt,
@@ -99,6 +100,14 @@ def fit(
     rejection_rate: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of familiar rows to reject, at most.")
     ] = 0.05,
+    risk: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of errors among answered rows, at most: rows whose classes are too close are ambiguous. By "
+            "default none are.",
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; by default chosen by their number.")
     ] = None,
@@ -122,6 +131,7 @@ def fit(
         "dropout": parse_dropout(dropout, doubt),
         "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),
+        "risk": check_risk(risk),
         "n_epochs": epochs or "auto",
         "random_state": seed,
         "checkpoint": checkpoint,
@@ -217,7 +227,7 @@ def _show_columns(table: TrainingTable, leaves: dict[str, str]) -> None:
 
 def _summarise(model: CircuitClassifierBase, data: dict[str, str], path: Path) -> None:
     from socratic.cli.console import output
-    from socratic.cli.info import describe_calibration, describe_doubt, describe_training, facts
+    from socratic.cli.info import describe_calibration, describe_doubt, describe_risk, describe_training, facts
 
     lines = {
         **data,
@@ -225,6 +235,7 @@ def _summarise(model: CircuitClassifierBase, data: dict[str, str], path: Path) -
         "epochs": describe_training(model),
         "doubt": describe_doubt(model),
         "calibration": describe_calibration(model),
+        **describe_risk(model),
         "written": str(path),
     }
     output().print(facts(lines))

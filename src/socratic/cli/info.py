@@ -92,6 +92,19 @@ def describe_calibration(model: CircuitClassifierBase) -> str:
     return f"{size} held-out rows" + ("" if model.calibrated_ else f" (too few for a rate of {model.rejection_rate:g})")
 
 
+def describe_risk(model: CircuitClassifierBase) -> dict[str, str]:
+    """What to expect of the rows that are answered at the chosen risk, if one was."""
+    if model.risk is None:
+        return {}
+    told = model.ambiguity_.answered(model.risk, model.rejection_rate)
+    if told is None:
+        return {"risk": f"{model.risk:g}: every row is ambiguous"}
+    return {
+        "risk": f"{model.risk:g}: {told.coverage:.0%} of familiar rows are answered, with {told.error:.1%} errors in "
+        f"calibration ({told.low:.1%} to {told.high:.1%} with 95 % confidence)"
+    }
+
+
 def describe_doubt(model: CircuitClassifierBase) -> str:
     """What the uncertainty is about, and how much of it there is."""
     if model.doubt == "dropout":
@@ -128,6 +141,7 @@ def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
         "detector": _describe_detector(model),
         "rejection rate": f"{model.rejection_rate:g}",
         "calibration": describe_calibration(model),
+        **describe_risk(model),
     }
 
 

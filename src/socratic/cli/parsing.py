@@ -114,6 +114,13 @@ def check_share(option: str, value: float) -> float:
     return value
 
 
+def check_risk(value: float | None) -> float | None:
+    """Return ``value`` unless it is no number between 0 and 1."""
+    if value is not None and not 0.0 < value < 1.0:
+        raise UserError(f"--risk must be above 0 and below 1; got {value:g}")
+    return value
+
+
 def check_writable(path: Path, *inputs: Path) -> None:
     """Raise unless a file can be written to ``path`` without losing one of the ``inputs``; costs nothing."""
     if path.is_dir():

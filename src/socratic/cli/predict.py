@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from socratic.cli.failures import UserError
+
+MOST_CLASSES = 20
+"""Of more classes the probabilities are written only if asked for."""
 
 
 def predict(
@@ -23,10 +27,14 @@ def predict(
         Path, typer.Option("-o", "--output", metavar="OUT", help="Table to write: .csv, .csv.gz or .parquet.")
     ],
     prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
+    probabilities: Annotated[
+        bool | None,
+        typer.Option(help="Add a column with the probability of each class; by default of up to 20 classes."),
+    ] = None,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Add the column reasons: the three columns that speak most against each row."),
-    ] = False,
+        bool | None,
+        typer.Option(help="Add the column reasons: why rows are not answered; by default if the model knows."),
+    ] = None,
     resize: Annotated[
         bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")
     ] = False,
@@ -39,8 +47,10 @@ def predict(
     Of a folder of images, the rows are the paths of the files.
 
     label and its probability; the entropy of the prediction; std, the standard deviation of the probability over what
-    the model doubts; the p-value, which is small for unfamiliar rows; and the verdict, familiar or unfamiliar. With
-    --explain, also the reasons: the columns, or regions of an image, that are most surprising given all others.
+    the model doubts; the p-value, which is small for unfamiliar rows; the smallest risk at which the row would be
+    answered; and the verdict, familiar, unfamiliar or ambiguous (if the model was fitted with --risk). Then the
+    probability of each class, p(CLASS); and the reasons: of unfamiliar rows the three columns, or regions of an image,
+    that are most surprising given all others, of ambiguous ones the two most probable classes.
     """
     from socratic.cli.folders import open_rows
     from socratic.cli.parsing import check_writable
@@ -54,24 +64,32 @@ def predict(
     from socratic.scoring import ANSWER_COLUMNS, REASONS_COLUMN
     from socratic.tables.writing import open_sink
 
-    names = [prefix + name for name in (*ANSWER_COLUMNS, *([REASONS_COLUMN] if explain else []))]
+    with waiting("reading the model", quiet):
+        scorer = load_scorer(model, device, jobs, resize=resize)
+    check_columns(scorer, source)
+    if probabilities is None:
+        probabilities = len(scorer.class_columns) <= MOST_CLASSES
+    if explain is None:
+        explain = hasattr(scorer.model, "familiar_")  # models from older files have nothing to compare with
+    added = [*ANSWER_COLUMNS, *(scorer.class_columns if probabilities else []), *([REASONS_COLUMN] if explain else [])]
+    names = [prefix + name for name in added]
     taken = [name for name in names if name in source.names]
     if taken:
         raise UserError(
             f"{data} has a column {taken[0]!r} already; give the new columns other names, such as with --prefix my_"
         )
-    with waiting("reading the model", quiet):
-        scorer = load_scorer(model, device, jobs, resize=resize)
-    check_columns(scorer, source)
-    n_rows = n_refused = 0
+    counts: Counter[str] = Counter()
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):
             answer = scorer.answer(chunk.batch, chunk.start)
-            added = scorer.to_batch(answer)
+            said = scorer.to_batch(answer, probabilities=probabilities)
             if explain:
-                added = added.append_column(REASONS_COLUMN, scorer.reasons(chunk.batch, chunk.start))
-            sink.write(chunk.batch, added.rename_columns(names))
-            n_rows, n_refused = n_rows + chunk.batch.num_rows, n_refused + int(scorer.model.is_rejected(answer).sum())
+                said = said.append_column(REASONS_COLUMN, scorer.reasons(chunk.batch, answer, chunk.start))
+            sink.write(chunk.batch, said.rename_columns(names))
+            counts.update(scorer.model.verdicts(answer).tolist())
     warn(scorer)
     if not quiet:
-        print(f"{n_rows:,} rows, {n_refused:,} unfamiliar ({n_refused / n_rows:.1%}), written to {output}")
+        n_rows = counts.total()
+        refused = ["unfamiliar", *([] if scorer.model.risk is None else ["ambiguous"])]
+        told = "".join(f"{counts[verdict]:,} {verdict} ({counts[verdict] / n_rows:.1%}), " for verdict in refused)
+        print(f"{n_rows:,} rows, {told}written to {output}")

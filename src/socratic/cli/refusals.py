@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from socratic.cli.console import short
+from socratic.cli.measure_tables import Sheet
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
 
     from socratic.scoring import Scorer
     from socratic.tables.reading import Chunk
@@ -53,24 +53,18 @@ def refusals(scorer: Scorer, chunk: Chunk, refused: np.ndarray) -> list[Refusal]
     return found
 
 
-def print_refusals(console: Console, found: Sequence[Refusal], what: str) -> None:
+def refusal_sheets(found: Sequence[Refusal], what: str) -> list[Sheet]:
     """How often each part is a reason, and the first rows with theirs; nothing, if there are no rows."""
-    from rich.table import Table
-    from rich.text import Text
-
     from socratic.scoring import N_REASONS
 
     if not found:
-        return
+        return []
     first = Counter(refusal.parts[0] for refusal in found if refusal.parts)
     top = Counter(name for refusal in found for name in refusal.parts)
-    style: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold"}
-    parts = Table("reason", "first", f"among the top {N_REASONS}", **style)
-    for name in sorted(top, key=lambda name: (-first[name], -top[name]))[:_SHOWN_PARTS]:
-        parts.add_row(Text(short(name)), *(f"{count[name] / len(found):.1%}" for count in (first, top)))
-    examples = Table("refused", "reasons (nats more surprising than usual)", **style)
-    for refusal in found[:_SHOWN_ROWS]:
-        examples.add_row(Text(refusal.name), Text(refusal.words))
-    console.print(f"why {len(found):,} {what} were refused", style="italic")
-    console.print(parts)
-    console.print(examples)
+    most = sorted(top, key=lambda name: (-first[name], -top[name]))[:_SHOWN_PARTS]
+    parts = [(short(name), *(f"{count[name] / len(found):.1%}" for count in (first, top))) for name in most]
+    examples = [(refusal.name, refusal.words) for refusal in found[:_SHOWN_ROWS]]
+    return [
+        Sheet(f"why {len(found):,} {what} were refused", ("reason", "first", f"among the top {N_REASONS}"), parts),
+        Sheet("", ("refused", "reasons (nats more surprising than usual)"), examples),
+    ]

@@ -89,3 +89,8 @@ def warn(scorer: Scorer) -> None:
             "warning: too few rows were held out when the model was trained (see socratic info): verdicts may not keep "
             f"its rejection rate of {scorer.model.rejection_rate:g}"
         )
+    if scorer.model._risk_problem() is not None:
+        complain(
+            f"warning: no row can be answered at the model's risk of {scorer.model.risk:g} (see socratic info): every "
+            "row is ambiguous or unfamiliar"
+        )

@@ -42,6 +42,31 @@ class RiskCoverage:
     generalised_area: float
 
 
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """How often answers are right, by how sure they are: rows binned by the probability of the predicted class.
+
+    Bins without rows are left out.
+
+    Attributes
+    ----------
+    confidence : np.ndarray (B,)
+        Mean probability of the predicted class in each bin.
+    accuracy : np.ndarray (B,)
+        Share of its rows that are right.
+    n_rows : np.ndarray (B,)
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    n_rows: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Mean distance between confidence and accuracy over rows (ECE); 0 is best."""
+        return float(self.n_rows @ np.abs(self.confidence - self.accuracy) / self.n_rows.sum())
+
+
 def auroc(known: ArrayLike, unknown: ArrayLike) -> float:
     """Area under the ROC curve: how often an unknown row scores above a known one; a tie counts half.
 
@@ -141,14 +166,57 @@ def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, n_bi
     n_bins : int
         Bins of equal width in (0, 1], each with its upper edge. Empty bins count nothing.
     """
+    return reliability(probabilities, labels, n_bins).error
+
+
+def reliability(probabilities: ArrayLike, labels: ArrayLike, n_bins: int = 15) -> Reliability:
+    """Confidence and accuracy of rows binned by confidence; arguments as for :func:`expected_calibration_error`."""
     shares, classes = _predictions(probabilities, labels)
     n_bins = check_count("n_bins", n_bins)
     confidence, correct = shares.max(axis=1), shares.argmax(axis=1) == classes
     inner_edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     bins = np.searchsorted(inner_edges, confidence, side="left")
-    # A bin's share of rows times its gap is the absolute sum of its rows' gaps, divided by N.
-    gaps = np.bincount(bins, weights=confidence - correct)
-    return float(np.abs(gaps).sum() / correct.size)
+    _, groups, n_rows = np.unique(bins, return_inverse=True, return_counts=True)
+    return Reliability(np.bincount(groups, confidence) / n_rows, np.bincount(groups, correct) / n_rows, n_rows)
+
+
+def confusion_matrix(probabilities: ArrayLike, labels: ArrayLike) -> np.ndarray:
+    """Rows of each class (in the first axis) by the class predicted for them (in the second): (C, C) counts.
+
+    Of tied classes the first counts as predicted.
+
+    Parameters
+    ----------
+    probabilities : array (N, C)
+        Class probabilities; rows sum to 1.
+    labels : array (N,)
+        Classes, whole numbers from 0 to C - 1.
+    """
+    shares, classes = _predictions(probabilities, labels)
+    n_classes = shares.shape[1]
+    places = classes.astype(np.int64) * n_classes + shares.argmax(axis=1)
+    return np.bincount(places, minlength=n_classes**2).reshape(n_classes, n_classes)
+
+
+def class_aurocs(probabilities: ArrayLike, labels: ArrayLike) -> np.ndarray:
+    """How well its probability tells each class from all others, as AUROC: (C,); their mean is one-vs-rest AUC.
+
+    NaN for classes that no row has, and if all rows are of one class.
+
+    Parameters
+    ----------
+    probabilities : array (N, C)
+        Class probabilities; rows sum to 1.
+    labels : array (N,)
+        Classes, whole numbers from 0 to C - 1.
+    """
+    shares, classes = _predictions(probabilities, labels)
+    found = np.full(shares.shape[1], np.nan)
+    present = np.unique(classes)
+    for number in present if len(present) > 1 else []:
+        own = classes == number
+        found[number] = auroc(shares[~own, number], shares[own, number])
+    return found
 
 
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
