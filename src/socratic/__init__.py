@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from socratic.inference import training_log_likelihood as training_log_likelihood
     from socratic.inference import weight_posterior as weight_posterior
     from socratic.learning.structure import chow_liu_tree as chow_liu_tree
-    from socratic.learning.structure import hidden_chow_liu_tree as hidden_chow_liu_tree
+    from socratic.learning.structure import hidden_chow_liu as hidden_chow_liu
     from socratic.learning.structure import learn_class_spns as learn_class_spns
     from socratic.learning.structure import learn_spn as learn_spn
     from socratic.loading import load as load
@@ -141,7 +141,7 @@ _HOMES = {
         "Uncertainty",
     ),
     "socratic.loading": ("load",),
-    "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu_tree", "learn_class_spns", "learn_spn"),
+    "socratic.learning.structure": ("chow_liu_tree", "hidden_chow_liu", "learn_class_spns", "learn_spn"),
     "socratic.structure": ("Partition", "Region", "RegionGraph", "random_binary_trees", "spatial_binary_trees"),
 }
 _MODULES = ("families", "images", "interop")

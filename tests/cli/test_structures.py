@@ -59,7 +59,10 @@ def test_images_in_tables(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--structure", "learnspm"], "--structure must be one of random, spatial, learnspn, chow-liu"),
+        (
+            ["--structure", "learnspm"],
+            "must be one of random, spatial, hidden-chow-liu, learnspn, chow-liu",
+        ),
         (["--structure", "learnspm"], "did you mean 'learnspn'?"),
         (["--structure", "learnspn", "--epochs", 3], "--epochs is for circuits that are trained"),
         (["--structure", "chow-liu", "--checkpoint", "state"], "--checkpoint is for circuits that are trained"),

@@ -23,8 +23,8 @@ QUICK: dict[str, Any] = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random
 DROPPING: dict[str, Any] = {**QUICK, "doubt": "dropout", "random_state": 1}
 IRIS = load_iris().data
 SMALL: dict[str, dict[str, Any]] = {
-    "layered": {"n_sums": 2, "n_repetitions": 1, "depth": 2},
-    "roots-alone": {"n_sums": 3, "n_repetitions": 2, "depth": 0},
+    "layered": {"structure": "random", "n_sums": 2, "n_repetitions": 1, "depth": 2},
+    "roots-alone": {"structure": "random", "n_sums": 3, "n_repetitions": 2, "depth": 0},
     "graph": {"structure": "learnspn"},
 }
 

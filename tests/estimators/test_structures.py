@@ -54,6 +54,7 @@ def small_digits() -> tuple[np.ndarray, np.ndarray]:
 CASES: dict[str, Any] = {
     "random": mixed_frame,
     "spatial": small_digits,
+    "hidden-chow-liu": dependent_frame,
     "learnspn": dependent_frame,
     "chow-liu": lambda: discrete_frame(300),
 }
@@ -141,7 +142,7 @@ def test_wrong_image_shapes_are_named(shape: Any, n_features: int, message: str)
 def test_wrong_settings_are_named(estimator: Any) -> None:
     frame, label = mixed_frame(60)
     with pytest.raises(
-        ValueError, match="structure must be one of 'random', 'spatial', 'learnspn', 'chow-liu'; got 'tree'"
+        ValueError, match="one of 'random', 'spatial', 'hidden-chow-liu', 'learnspn', 'chow-liu'; got 'tree'"
     ):
         estimator(structure="tree").fit(frame, label)
     with pytest.raises(ValueError, match=r"got 'weight' \(gaussian\), 'age' \(binomial\): .*leaf=.*KBins.*learnspn"):

@@ -46,7 +46,7 @@ def test_every_step_raises_the_likelihood() -> None:
     circuit = density()
     initialise_leaves(circuit, x)
     before = float(circuit.log_likelihood(x).detach().mean())
-    history = fit_em(circuit, rows_of(x), n_epochs=25, batch_size=70)
+    history = fit_em(circuit, rows_of(x), n_epochs=25, smoothing=1e-3)
     losses = [epoch.loss for epoch in history.epochs]
     assert all(later <= earlier + 1e-4 for earlier, later in itertools.pairwise(losses))
     assert float(circuit.log_likelihood(x).detach().mean()) > before + 0.1
@@ -57,32 +57,50 @@ def test_a_single_leaf_gets_the_maximum_likelihood() -> None:
     circuit = socratic.rat_spn(
         2, 1, n_sums=1, n_leaves=1, depth=0, n_repetitions=1, leaf=[Gaussian(0.01, 5.0), "bernoulli"]
     )
-    fit_em(circuit, rows_of(x), n_epochs=3)
+    fit_em(circuit, rows_of(x), n_epochs=3, smoothing=1e-3)
     (leaves,) = circuit.leaves.distributions()
     (normal,), (flag,) = leaves[0], leaves[1]
     assert normal.parameters == {"mean": pytest.approx(1.0, abs=1e-2), "variance": pytest.approx(0.5, abs=1e-2)}
     assert flag.parameters == {"probability": pytest.approx(2 / 3, abs=1e-2)}
 
 
-@pytest.mark.parametrize("held_out", [True, False])
-def test_the_best_epoch_is_kept(held_out: bool) -> None:
+@pytest.mark.parametrize("batch_size", [None, 10])
+def test_the_best_epoch_is_kept(batch_size: int | None) -> None:
     """Few rows are soon learned by heart: the validation rows become less likely, and training stops after the best."""
-    x = mixed(30)
-    validation = rows_of(mixed(200, seed=1)) if held_out else None
+    x, validation = mixed(30), rows_of(mixed(200, seed=1))
     circuit, losses = density(), []
 
-    def watch(epoch: Epoch) -> None:
-        watched = x if validation is None else validation.x
-        losses.append(-float(circuit.log_likelihood(watched).detach().mean()) / circuit.n_features)
+    def loss(_: Epoch | None = None) -> float:
+        return -float(circuit.log_likelihood(validation.x).detach().mean()) / circuit.n_features
 
     initialise_leaves(circuit, x)
-    history = fit_em(circuit, rows_of(x), n_epochs=25, validation=validation, progress=watch)
-    watched = x if validation is None else validation.x
-    kept = -float(circuit.log_likelihood(watched).detach().mean()) / circuit.n_features
-    assert kept == pytest.approx(min(losses), abs=1e-6)
-    assert losses[history.best] == pytest.approx(min(losses), abs=1e-6)
-    if held_out:
-        assert history.best < len(losses) - 1
+    history = fit_em(
+        circuit,
+        rows_of(x),
+        n_epochs=40,
+        batch_size=batch_size,
+        patience=4,
+        validation=validation,
+        progress=lambda epoch: losses.append(loss(epoch)),
+    )
+    assert loss() == pytest.approx(min(losses), abs=1e-6)
+    assert history.best == int(torch.tensor(losses).argmin())
+    assert [epoch.validation_loss for epoch in history.epochs] == pytest.approx(losses)
+    assert history.best < len(losses) - 1 < 39
+
+
+def test_without_validation_rows_the_last_epoch_is_kept() -> None:
+    x = mixed(60)
+    circuit, states = density(), []
+    history = fit_em(
+        circuit,
+        rows_of(x),
+        n_epochs=5,
+        batch_size=20,
+        progress=lambda _: states.append(circuit.log_likelihood(x).detach().clone()),
+    )
+    assert history.best == 4
+    torch.testing.assert_close(circuit.log_likelihood(x), states[-1])
 
 
 def test_weights_count_as_copies() -> None:
@@ -93,6 +111,40 @@ def test_weights_count_as_copies() -> None:
     torch.testing.assert_close(once.log_likelihood(x), twice.log_likelihood(x), atol=1e-3, rtol=1e-3)
 
 
-def test_only_densities_are_trained() -> None:
+@pytest.mark.parametrize("kind", ["circuit", "graph"])
+def test_batches_reach_what_full_steps_reach_in_fewer_passes(kind: str) -> None:
+    x = mixed(2000)
+
+    def trained(batch_size: int | None) -> float:
+        circuit = density()
+        initialise_leaves(circuit, x)
+        model = circuit if kind == "circuit" else circuit.to_graph()
+        fit_em(model, rows_of(x), n_epochs=4, batch_size=batch_size)
+        return float(model.log_likelihood(x).detach().mean())
+
+    assert trained(100) > trained(None) + 0.01
+
+
+def test_a_batch_of_all_rows_with_a_step_of_1_is_a_full_step() -> None:
+    x = mixed(50)
+    full, batch = density(), density()
+    fit_em(full, rows_of(x), n_epochs=3)
+    fit_em(batch, rows_of(x), n_epochs=3, batch_size=50, step=1.0)
+    torch.testing.assert_close(full.log_likelihood(x), batch.log_likelihood(x), atol=1e-4, rtol=1e-4)
+
+
+def test_epochs_without_a_gain_end_the_training() -> None:
+    x = torch.tensor([[0.0], [1.0], [1.0]])
+    circuit = socratic.rat_spn(1, 1, n_sums=1, n_leaves=1, depth=0, n_repetitions=1, leaf="bernoulli")
+    history = fit_em(circuit, rows_of(x), n_epochs=50, patience=2)
+    assert len(history.epochs) == 4  # the first two still gain: their losses are of the parameters before
+
+
+def test_what_cannot_be_trained_is_named() -> None:
+    rows = rows_of(torch.zeros(3, 4))
     with pytest.raises(ValueError, match="circuits of one class; got 2"):
-        fit_em(socratic.rat_spn(4, 2, depth=1), rows_of(torch.zeros(3, 4)), n_epochs=1)
+        fit_em(socratic.rat_spn(4, 2, depth=1), rows, n_epochs=1)
+    with pytest.raises(ValueError, match="step must be a number above 0 and at most 1; got 0"):
+        fit_em(density(), rows, n_epochs=1, step=0)
+    with pytest.raises(ValueError, match="n_epochs must be a whole number of at least 1; got 0"):
+        fit_em(density(), rows, n_epochs=0)

@@ -90,6 +90,24 @@ class LeafSet(nn.Module):
         values = value(self.family, self.pick(slots, places), draws, variables).to(rows.dtype)
         entries[draws * rows.shape[1] + variables] = values
 
+    def centres(self) -> Tensor:
+        """The values that statistics are taken relative to: one for each slot (P,), unless slots share them."""
+        return self.family.centre(self.parameter_values()).detach()
+
+    def of_slots(self, centres: Tensor) -> Tensor:
+        """The entry of ``centres``, or of what has their shape, for each slot: (P,)."""
+        return centres
+
+    def total_statistics(self, x: Tensor, flow: Tensor, centres: Tensor) -> Tensor:
+        """The family's statistics of rows (N, V), summed with the weights ``flow`` (P, I, N): (P, T, I)."""
+        values = x.t()[self.variables].unsqueeze(1)
+        missing = values.isnan()
+        centre = self.of_slots(centres).view(-1, 1, 1)
+        weight = flow.masked_fill(missing, 0.0)
+        known = torch.where(missing, centre, values)
+        statistics = self.family.leaf_statistics(self.parameter_values(), known, centre)
+        return torch.stack([(statistic * weight).sum(-1) for statistic in statistics], dim=1)
+
     @torch.no_grad()
     def distributions(self) -> list[list[Distribution]]:
         """The I leaves of each of the P slots as distributions of their own, with the present parameters."""

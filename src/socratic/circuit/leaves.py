@@ -63,10 +63,6 @@ class LeafGroup(LeafSet, ABC):
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """The same, marginalising each univariate leaf of each row with probability ``dropout``."""
 
-    @abstractmethod
-    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
-        """The family's statistics of rows (N, V), summed with the weights ``flow`` (F, I, N): (P, T, I)."""
-
     @property
     @abstractmethod
     def entries_per_row(self) -> int:
@@ -74,9 +70,17 @@ class LeafGroup(LeafSet, ABC):
 
     def slot_centres(self) -> Tensor:
         """The reference value that statistics are taken relative to, of each slot: (P,)."""
-        return self.column_centres()[self.column_of_slot]
+        return self.of_slots(self.centres())
 
-    def column_centres(self) -> Tensor:
+    def of_slots(self, centres: Tensor) -> Tensor:
+        """The centre of each slot (P,), from those of the columns (U,)."""
+        return centres[self.column_of_slot]
+
+    def total_statistics(self, x: Tensor, flow: Tensor, centres: Tensor) -> Tensor:
+        """The family's statistics of rows (N, V), summed with the weights ``flow`` (F, I, N): (P, T, I)."""
+        return super().total_statistics(x, flow[self.region_of_slot], centres)
+
+    def centres(self) -> Tensor:
         """Mean over the slots of each variable: (U,)."""
         centre = self.family.centre(self.parameter_values()).detach()
         total = centre.new_zeros(len(self.columns)).index_add(0, self.column_of_slot, centre)
@@ -90,7 +94,7 @@ class ExponentialGroup(LeafGroup):
 
     def terms(self, x: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Statistics (F, D, T, N) of the rows ``x`` (N, V) and natural parameters (F, D, T, I)."""
-        centre = self.column_centres()
+        centre = self.centres()
         natural = self.family.natural(self.parameter_values(), centre[self.column_of_slot])
         if keep is not None:
             natural = natural * keep.unsqueeze(1)
@@ -129,9 +133,9 @@ class ExponentialGroup(LeafGroup):
         value = self._padded_log_densities(x)
         return value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1)
 
-    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
+    def total_statistics(self, x: Tensor, flow: Tensor, centres: Tensor) -> Tensor:
         """Weighted sums (P, T, I) of the statistics."""
-        statistics = self._statistics(x, self.column_centres())
+        statistics = self._statistics(x, centres)
         total = torch.bmm(statistics.flatten(1, 2), flow.mT).view(*statistics.shape[:3], -1)  # (F, D, T, I)
         return total[self.slot_index < self.n_slots]
 
@@ -169,13 +173,6 @@ class DirectGroup(LeafGroup):
         """Log-densities (F, I, N) of what is not dropped."""
         density = self.leaf_log_densities(x)
         return self._by_region(density.masked_fill(draw_dropped(density.shape, dropout, generator), 0.0))
-
-    def total_statistics(self, x: Tensor, flow: Tensor) -> Tensor:
-        """Weighted sums (P, T, I) of the statistics."""
-        values, missing = self._leaf_values(x)
-        weight = flow[self.region_of_slot].masked_fill(missing, 0.0)  # (P, I, N)
-        statistics = self.family.leaf_statistics(self.parameter_values(), values, self.slot_centres().view(-1, 1, 1))
-        return torch.stack([(statistic * weight).sum(-1) for statistic in statistics], dim=1)
 
     @property
     def entries_per_row(self) -> int:

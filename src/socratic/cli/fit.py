@@ -60,7 +60,7 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="Where the circuit comes from: random trees (by default for tables), spatial ones (for images), or "
-            "learned from the table: learnspn, chow-liu.",
+            "learned from the table: hidden-chow-liu, learnspn, chow-liu.",
         ),
     ] = None,
     image_shape: Annotated[

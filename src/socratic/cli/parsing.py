@@ -18,7 +18,7 @@ from socratic.cli.failures import UserError, close_names
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
-STRUCTURES = ("random", "spatial", "learnspn", "chow-liu")
+STRUCTURES = ("random", "spatial", "hidden-chow-liu", "learnspn", "chow-liu")
 IMAGE_STRUCTURES = ("spatial", "random")
 LEARNED_STRUCTURES = ("learnspn", "chow-liu")
 DROPOUT = "dropout"

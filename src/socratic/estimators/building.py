@@ -22,12 +22,16 @@ from socratic.families import Family
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+from socratic.learning.structure import hidden_chow_liu
 from socratic.tables.columns import Table
 
-STRUCTURES = ("random", "spatial", *LEARNED)
+HIDDEN_TREES = "hidden-chow-liu"
+STRUCTURES = ("random", "spatial", HIDDEN_TREES, *LEARNED)
 _STEPS = 600
 """Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
+_EM_EPOCHS = 40
+"""Passes over the rows that expectation maximisation takes, at most."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,12 @@ class Sizes:
     batch_size: int
 
 
-def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
+def choose_sizes(n_rows: int, n_features: int, *, hidden_trees: bool, em: bool, **asked: Any) -> Sizes:
     """Fill in what was asked for as "auto", by the size of the data.
 
-    Leaf regions get about six variables, with at least two splits so that there are inner sums to drop from; small data
-    get small batches, and every data set at least some hundred steps.
+    Leaf regions of random trees get about six variables, with at least two splits so that there are inner sums to drop
+    from; hidden states get some eighty rows each. Small data get small batches, and every data set at least some
+    hundred gradient steps.
     """
 
     def pick(name: str, value: int, minimum: int = 1) -> int:
@@ -54,14 +59,17 @@ def choose_sizes(n_rows: int, n_features: int, **asked: Any) -> Sizes:
         return check_count(name, asked[name], minimum=minimum)
 
     depth = min(5, max(2, round(math.log2(n_features / 6)))) if n_features > 1 else 0
-    batch_size = pick("batch_size", min(500, max(16, 2 ** round(math.log2(max(1, n_rows) / 8)))))
+    few = max(16, 2 ** round(math.log2(max(1, n_rows) / 8)))
+    batch_size = pick("batch_size", min(1000, max(n_rows // 100, min(50, few))) if em else min(500, few))
     steps_per_epoch = math.ceil(n_rows / batch_size)
+    n_epochs = min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, math.ceil(_STEPS / steps_per_epoch)))
+    n_repetitions = 10 if n_rows < 20_000 else 5
     return Sizes(
         depth=pick("depth", depth, minimum=0),
-        n_repetitions=pick("n_repetitions", 10 if n_rows < 20_000 else 5),
-        n_sums=pick("n_sums", 10),
+        n_repetitions=pick("n_repetitions", 1 if hidden_trees else n_repetitions),
+        n_sums=pick("n_sums", min(32, max(8, n_rows // 80)) if hidden_trees else 10),
         batch_size=batch_size,
-        n_epochs=pick("n_epochs", min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, math.ceil(_STEPS / steps_per_epoch)))),
+        n_epochs=pick("n_epochs", _EM_EPOCHS if em else n_epochs),
     )
 
 
@@ -97,15 +105,21 @@ def fit_circuit(
     sizes = choose_sizes(
         len(train),
         len(table.columns),
+        hidden_trees=settings.structure == HIDDEN_TREES,
+        em=getattr(settings, "optimiser", "adam") == "em",
         n_sums=settings.n_sums,
         depth=settings.depth,
         n_repetitions=settings.n_repetitions,
         n_epochs=settings.n_epochs,
         batch_size=settings.batch_size,
     )
-    shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure == "spatial" else None
-    circuit = build_circuit(sizes, table.families, n_classes, member.seed, shape)
-    initialise_leaves(circuit, train.x, member.seed)
+    if settings.structure == HIDDEN_TREES:
+        size = {"n_classes": n_classes, "n_states": sizes.n_sums, "n_trees": sizes.n_repetitions}
+        circuit = hidden_chow_liu(train.x.double().numpy(), table.families, **size, seed=member.seed)
+    else:
+        shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure == "spatial" else None
+        circuit = build_circuit(sizes, table.families, n_classes, member.seed, shape)
+        initialise_leaves(circuit, train.x, member.seed)
     circuit.to(device)
     with progress_bar(settings.verbose, sizes.n_epochs, member.title) as progress:
         held_out = None if validation is None else validation.to(device)

@@ -50,6 +50,8 @@ class DensityBase(TableEstimator):
                     job.circuit,
                     job.train,
                     n_epochs=job.sizes.n_epochs,
+                    batch_size=job.sizes.batch_size,
+                    seed=job.member.seed,
                     validation=job.validation,
                     progress=job.progress,
                 )
@@ -95,7 +97,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
     def __init__(
         self,
         *,
-        structure: str = "random",
+        structure: str = "hidden-chow-liu",
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",

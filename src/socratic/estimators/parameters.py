@@ -161,9 +161,9 @@ def _names(*allowed: str) -> str:
 _CIRCUIT = {
     "structure": Parameter(
         _names(*STRUCTURES),
-        "Where the circuit comes from: random trees, trees over the pixels of images, LearnSPN, or Chow-Liu trees of "
-        "discrete columns. The last two come with their parameters: what sizes or trains a circuit does not apply "
-        "to them.",
+        "Where the circuit comes from: random trees, trees over the pixels of images, hidden Chow-Liu trees, LearnSPN, "
+        "or Chow-Liu trees of discrete columns. The last two come with their parameters: what sizes or trains a "
+        "circuit does not apply to them.",
         one_of(*STRUCTURES),
     ),
     "image_shape": Parameter(
@@ -171,8 +171,14 @@ _CIRCUIT = {
         'Of the rows, for "spatial"; columns are numbered channel by channel. By default a square.',
         or_none(check_image_shape),
     ),
-    "n_sums": Parameter('int or "auto"', "Sums of each region of the circuit.", or_auto(whole(1))),
-    "depth": Parameter('int or "auto"', "How often a tree splits the columns.", or_auto(whole(0))),
+    "n_sums": Parameter(
+        'int or "auto"',
+        "Sums of each region of the circuit; hidden states of each column of a hidden tree.",
+        or_auto(whole(1)),
+    ),
+    "depth": Parameter(
+        'int or "auto"', "How often a random tree or one of pixels splits the columns.", or_auto(whole(0))
+    ),
     "n_repetitions": Parameter('int or "auto"', "Trees that the circuit mixes.", or_auto(whole(1))),
     "n_circuits": Parameter(
         "int",
@@ -194,7 +200,7 @@ _TRAINING = {
         check_share,
     ),
     "n_epochs": Parameter('int or "auto"', "Passes over the rows.", or_auto(whole(1))),
-    "batch_size": Parameter('int or "auto"', "Rows for each gradient step.", or_auto(whole(1))),
+    "batch_size": Parameter('int or "auto"', "Rows for each step.", or_auto(whole(1))),
     "learning_rate": Parameter("float", "Peak learning rate of Adam.", check_positive),
     "learning_rate_schedule": Parameter(
         _names(*SCHEDULES),

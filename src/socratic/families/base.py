@@ -34,7 +34,6 @@ Scaling = Literal["standard", "scale", "range", "none"]
 MARGIN = 1e-6
 """Fitted probabilities and variances keep this distance from their bounds."""
 
-_JITTER = 0.3
 _TOLERANCE = 1e-4
 
 
@@ -71,6 +70,8 @@ class Family(ABC):
     real: ClassVar[bool] = False
     """Whether every finite number is a value, so that averages of values are values."""
     scaling: ClassVar[Scaling] = "none"
+    jitter: ClassVar[float] = 0.3
+    """How far apart leaves :meth:`start`, in the units of the parameters."""
     n_fitting_steps: ClassVar[int] = 1
     """How often :meth:`fit` has to improve on its last answer."""
     of: ClassVar[Callable[..., Distribution]]
@@ -165,7 +166,7 @@ class Family(ABC):
         for name, value in fitted.items():
             shape = (*examples.shape, *value.shape[2:])
             noise = torch.randn(shape, generator=generator, dtype=value.dtype, device=generator.device)
-            started[name] = value + _JITTER * noise
+            started[name] = value + self.jitter * noise
         return started
 
     def within_bounds(self, parameters: Parameters) -> dict[str, Tensor]:

@@ -29,6 +29,7 @@ class Bernoulli(ExponentialFamily):
 
     name: ClassVar[str] = "bernoulli"
     unordered: ClassVar[bool] = True
+    jitter: ClassVar[float] = 1.0
 
     @property
     def n_values(self) -> int:

@@ -28,7 +28,7 @@ def leaf_moments(leaves: LeafLayer, shares: Tensor) -> tuple[Tensor, Tensor]:
         deviation = group.means() - group.slot_centres().unsqueeze(1)
         first = _average(group, deviation, shares)
         second = _average(group, group.variances() + deviation * deviation, shares)
-        mean[group.columns] = first + group.column_centres().unsqueeze(1)
+        mean[group.columns] = first + group.centres().unsqueeze(1)
         variance[group.columns] = (second - first * first).clamp_min(0.0)
     return mean.t(), variance.t()
 

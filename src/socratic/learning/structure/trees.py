@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from socratic.circuit import Leaf, Node, Product, Sum
@@ -43,6 +44,23 @@ def maximum_spanning_tree(strength: np.ndarray) -> RootedTree:
     tree = minimum_spanning_tree(np.triu(cost, 1))
     order, parents = breadth_first_order(tree, 0, directed=False)
     return RootedTree(tuple(order.tolist()), tuple(np.maximum(parents, -1).tolist()))
+
+
+def rooted_at_centre(tree: RootedTree) -> RootedTree:
+    """The same tree with its root in the middle of its longest path: no other is as flat."""
+    neighbours = csr_array((np.ones(len(tree.edges)), np.array(tree.edges).reshape(-1, 2).T), (len(tree.order),) * 2)
+
+    def walk(start: int) -> tuple[np.ndarray, np.ndarray]:
+        order, parents = breadth_first_order(neighbours, start, directed=False)
+        return order, np.maximum(parents, -1)
+
+    end = walk(0)[0][-1]  # the column furthest from any is one end of a longest path
+    order, parents = walk(end)
+    path = [order[-1]]
+    while parents[path[-1]] >= 0:
+        path.append(parents[path[-1]])
+    order, parents = walk(path[len(path) // 2])
+    return RootedTree(tuple(order.tolist()), tuple(parents.tolist()))
 
 
 def tree_circuit(
