@@ -181,7 +181,7 @@ def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_ambiguous_rows_are_counted_and_told_of(run: Run, hazy: Path, tmp_path: Path) -> None:
-    assert "with 95 % confidence" in " ".join(run("info", hazy / "model").out.split())
+    assert "risk 0.15 with a confidence of 90%: " in " ".join(run("info", hazy / "model").out.split())
     done = run("predict", hazy / "model", hazy / "test.csv", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     rows = [dict(zip(ADDED, row[3:], strict=True)) for row in read_csv(tmp_path / "out.csv")[1]]

@@ -267,8 +267,8 @@ _REJECTION = {
     ),
     "risk": Parameter(
         "float or None",
-        "Share of errors among answered rows, at most: rows whose classes are too close for that are ambiguous; None: "
-        "none are. It can be changed after ``fit``.",
+        "Share of errors among answered rows, at most, with a confidence of 90 %: rows whose classes are too close for "
+        "that are ambiguous. None: no row is. It can be changed after ``fit``.",
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import abstractmethod
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from socratic.errors import CalibrationWarning
 from socratic.estimators.parameters import check_risk
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity
+from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity, needed_rows
 from socratic.uncertainty.answers import Answer
 
 
@@ -106,7 +105,7 @@ class JudgingClassifier(RejectingEstimator):
         if smallest <= risk:
             return None
         n_familiar = int((self.ambiguity_.p_value > self._rate()).sum())
-        needed = math.ceil(1.0 / risk - 1e-9) - 1
+        needed = needed_rows(risk)
         if n_familiar < needed:
             return (
                 f"risk={risk:g} needs at least {needed} familiar rows to calibrate on, and {n_familiar} were held out: "
