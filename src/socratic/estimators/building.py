@@ -15,7 +15,7 @@ from torch import Tensor
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.errors import check_count
-from socratic.estimators.learned import LEARNED, SEEDLESS, check_whole_weights, learn_graph
+from socratic.estimators.learned import LEARNED, SEEDLESS, WHOLE_WEIGHTS, check_whole_weights, learn_circuit
 from socratic.estimators.members import Fitted, Member
 from socratic.estimators.preparation import Parts
 from socratic.families import Family
@@ -100,8 +100,8 @@ def fit_circuit(
     train, validation = parts.train, parts.validation
     device = choose_device(settings.device)
     if settings.structure in LEARNED:
-        graph = learn_graph(settings.structure, table, train, member.seed)
-        return graph.to(device, torch.float32 if device.type == "mps" else torch.float64), History((), 0)
+        circuit = learn_circuit(settings.structure, table, train, n_classes, member.seed)
+        return circuit.to(device, torch.float32 if device.type == "mps" else torch.float64), History((), 0)
     sizes = choose_sizes(
         len(train),
         len(table.columns),
@@ -157,7 +157,7 @@ def check_structure(settings: Any, weight: np.ndarray) -> None:
     """Raise unless the other settings, and the weights (N,) of rows, go together with ``structure``."""
     if settings.image_shape is not None and settings.structure != "spatial":
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
-    if settings.structure in LEARNED:
+    if settings.structure in WHOLE_WEIGHTS:
         check_whole_weights(settings.structure, weight)
     if settings.structure in SEEDLESS and settings.n_circuits > 1:
         raise ValueError(

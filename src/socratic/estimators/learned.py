@@ -1,4 +1,4 @@
-"""Circuits whose structure is learned from a table, one part for each class."""
+"""Circuits that are learned from a table as a whole, structure and parameters, one part for each class."""
 
 from __future__ import annotations
 
@@ -7,39 +7,54 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
+from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.nodes import Node
 from socratic.estimators.preparation import MOST_COPIES
+from socratic.families import Gaussian
 from socratic.learning.settings import Rows
-from socratic.learning.structure import chow_liu_tree, learn_class_spns
+from socratic.learning.structure import chow_liu_tree, kernel_circuit, learn_class_spns
 from socratic.tables.columns import Table
 
-Learner = Callable[[np.ndarray, np.ndarray, Table, int], Sequence[Node]]
-"""From rows (N, V), their classes (N,), the table they come from and a seed to one root for each class."""
+Learner = Callable[[Rows, Table, int, int], Circuit | Graph]
+"""From rows, the table they come from, the number of classes and a seed to a circuit in float64."""
 
 _SHOWN_COLUMNS = 5
 
 
-def learn_graph(structure: str, table: Table, train: Rows, seed: int) -> Graph:
-    """Learn a circuit with a root for each class from rows of weight 1, in float64."""
+def learn_circuit(structure: str, table: Table, train: Rows, n_classes: int, seed: int) -> Circuit | Graph:
+    """Learn a circuit with a root for each class, in float64."""
+    return LEARNERS[structure](train, table, n_classes, seed)
+
+
+def _graph(roots: Sequence[Node], table: Table) -> Graph:
+    return Graph(roots, len(table.columns), dtype=torch.float64)
+
+
+def _learnspn(train: Rows, table: Table, _n_classes: int, seed: int) -> Graph:
     x, y = train.x.double().numpy(), train.y.numpy()  # whole-number weights have become rows
-    return Graph(LEARNERS[structure](x, y, table, seed), len(table.columns), dtype=torch.float64)
+    return _graph(learn_class_spns(x, y, table.families, seed=seed), table)
 
 
-def _learnspn(x: np.ndarray, y: np.ndarray, table: Table, seed: int) -> Sequence[Node]:
-    return learn_class_spns(x, y, table.families, seed=seed)
+def _chow_liu(train: Rows, table: Table, n_classes: int, _seed: int) -> Graph:
+    _check_families("chow-liu", table, [column.family.unordered for column in table.columns])
+    x, y = train.x.double().numpy(), train.y.numpy()
+    return _graph([chow_liu_tree(x[y == label], table.families) for label in range(n_classes)], table)
 
 
-def _chow_liu(x: np.ndarray, y: np.ndarray, table: Table, _seed: int) -> Sequence[Node]:
-    _check_discrete(table)
-    return [chow_liu_tree(x[y == label], table.families) for label in range(int(y.max()) + 1)]
+def _kernels(train: Rows, table: Table, n_classes: int, seed: int) -> Circuit:
+    check_cells("kernels", table)
+    x, y, weight = (part.double().numpy() for part in (train.x, train.y, train.weight))
+    return kernel_circuit(x, y.astype(np.int64), table.families, n_classes, weight, seed=seed)
 
 
-LEARNERS: Mapping[str, Learner] = {"learnspn": _learnspn, "chow-liu": _chow_liu}
+LEARNERS: Mapping[str, Learner] = {"learnspn": _learnspn, "chow-liu": _chow_liu, "kernels": _kernels}
 LEARNED = tuple(LEARNERS)
 """Structures that come with their parameters: nothing is left to train."""
 SEEDLESS = ("chow-liu",)
 """Those of them in which nothing is random."""
+WHOLE_WEIGHTS = ("learnspn", "chow-liu")
+"""Those of them that take weights as numbers of rows."""
 
 
 def check_whole_weights(structure: str, weight: np.ndarray) -> None:
@@ -57,12 +72,30 @@ def check_whole_weights(structure: str, weight: np.ndarray) -> None:
         )
 
 
-def _check_discrete(table: Table) -> None:
-    wrong = [f"{column.name!r} ({column.kind})" for column in table.columns if not column.family.unordered]
+def check_cells(structure: str, table: Table) -> None:
+    """Raise unless all columns are gaussian or categories, of which cells and kernels are made."""
+    known = [column.family.unordered or isinstance(column.family, Gaussian) for column in table.columns]
+    _check_families(structure, table, known)
+
+
+def _check_families(structure: str, table: Table, known: Sequence[bool]) -> None:
+    wrong = [f"{column.name!r} ({column.kind})" for column, right in zip(table.columns, known, strict=True) if not right]
     if wrong:
         more = f" and {len(wrong) - _SHOWN_COLUMNS} more" if len(wrong) > _SHOWN_COLUMNS else ""
+        taken, remedy = _TAKEN[structure]
         raise ValueError(
-            f"structure='chow-liu' takes bernoulli and categorical columns; got {', '.join(wrong[:_SHOWN_COLUMNS])}"
-            f"{more}: name discrete numbers by leaf={{column: 'categorical'}}, cut others into bins (scikit-learn's "
-            "KBinsDiscretizer), or use structure='learnspn'"
+            f"structure={structure!r} takes {taken} columns; got {', '.join(wrong[:_SHOWN_COLUMNS])}{more}: {remedy}"
         )
+
+
+_CELLS = ("gaussian, bernoulli and categorical", "name no other family for them, or use structure='random'")
+_TAKEN = {
+    "chow-liu": (
+        "bernoulli and categorical",
+        "name discrete numbers by leaf={column: 'categorical'}, cut others into bins (scikit-learn's "
+        "KBinsDiscretizer), or use structure='learnspn'",
+    ),
+    "kernels": _CELLS,
+    "forest": _CELLS,
+}
+"""The columns that a structure takes, and what to do about others."""

@@ -1,0 +1,126 @@
+"""A forest of trees whose cells are products of leaves: each tree is a circuit over rows and their classes.
+
+A tree cuts the space of rows into boxes. In a box, a *cell*, columns are independent and the class has probabilities of
+its own, so a tree is a sum over cells of products of leaves, each leaf zero outside its box:
+
+    p_t(x, c) = sum over cells k of weight_k 1[x in box_k] p(c | k) product over columns j of f_kj(x_j)
+
+Leaves integrate to 1 over their box, so that missing values are marginalised exactly: a row then belongs to every cell
+that it is consistent with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """T trees of at most M nodes and K cells over U numbers and the Y values of all categorical columns together.
+
+    Cells that a tree does not have weigh 0. Nodes that are cells lead to themselves.
+
+    Attributes
+    ----------
+    feature, left, right, cell : ndarray (T, M) of int
+        The column that an inner node looks at, the nodes it leads to, and the cell that any other node is (else -1).
+    threshold : ndarray (T, M)
+        Rows with a value of at most this go left.
+    rank : ndarray (Y,) of int
+        What trees see of a category in place of its code: its place in an order of its column's categories.
+    numbers, categories : ndarray (U,), (W,) of int
+        The columns of either kind.
+    first : ndarray (W + 1,) of int
+        Where the values of each categorical column begin.
+    count : ndarray (T, K)
+        Training rows in each cell, by weight.
+    class_share : ndarray (T, K, C)
+        p(c | k).
+    class_prior : ndarray (C,)
+        Frequencies of the classes among the training rows.
+    mean, variance, log_mass : ndarray (T, K, U)
+        Of the Gaussian leaves, and the log of what their boxes hold of them.
+    log_table : ndarray (T, K, Y)
+        Log-probabilities of categories, normalised within the box.
+    sharpness : float
+        The power that averaged class probabilities are raised to.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    cell: np.ndarray
+    rank: np.ndarray
+    numbers: np.ndarray
+    categories: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    class_share: np.ndarray
+    class_prior: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    log_mass: np.ndarray
+    log_table: np.ndarray
+    sharpness: float
+
+    @property
+    def n_trees(self) -> int:
+        """Trees, T."""
+        return len(self.feature)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes, C."""
+        return self.class_share.shape[2]
+
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain data for a model file."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        sharpness = fields.pop("sharpness")
+        return fields, {"sharpness": sharpness}
+
+    @classmethod
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Forest:
+        """Rebuild what :meth:`parts` gave, with all checks."""
+        forest = cls(**arrays, sharpness=float(config["sharpness"]))
+        forest.check()
+        return forest
+
+    def check(self) -> None:
+        """Raise ``ValueError`` unless the parts fit together."""
+        n_trees, n_nodes = self.feature.shape
+        n_cells, n_classes = self.class_share.shape[1:]
+        n_columns = len(self.numbers) + len(self.categories)
+        expected = {
+            **dict.fromkeys(("threshold", "left", "right", "cell"), (n_trees, n_nodes)),
+            "count": (n_trees, n_cells),
+            "class_share": (n_trees, n_cells, n_classes),
+            "class_prior": (n_classes,),
+            **dict.fromkeys(("mean", "variance", "log_mass"), (n_trees, n_cells, len(self.numbers))),
+            "log_table": (n_trees, n_cells, len(self.rank)),
+            "first": (len(self.categories) + 1,),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} of a forest must have the shape {shape}; got {getattr(self, name).shape}")
+        limits = {"feature": n_columns, "left": n_nodes, "right": n_nodes, "rank": max(1, len(self.rank))}
+        for name, limit in limits.items():
+            _check_range(name, getattr(self, name), 0, limit)
+        _check_range("cell", self.cell, -1, n_cells)
+        if sorted([*self.numbers, *self.categories]) != list(range(n_columns)):
+            raise ValueError("numbers and categories of a forest must be all of its columns")
+        if self.first[0] != 0 or self.first[-1] != len(self.rank) or (np.diff(self.first) < 1).any():
+            raise ValueError("first of a forest must divide its categories")
+        if not 0.0 < self.sharpness < np.inf:
+            raise ValueError(f"sharpness of a forest must be positive; got {self.sharpness!r}")
+
+
+def _check_range(name: str, values: np.ndarray, low: int, high: int) -> None:
+    if values.dtype.kind not in "iu" or (values.size and not low <= values.min() <= values.max() < high):
+        raise ValueError(f"{name} of a forest must hold whole numbers from {low} to {high - 1}")

@@ -1,0 +1,192 @@
+"""What a forest says of the classes of rows: the average of what its trees say, and how much of it is doubt."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from socratic.circuit.forest import Forest
+from socratic.inference.posterior import Posterior, entropy
+from socratic.numerics import sqrt_or_zero
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
+_TINY = 1e-300
+_FARTHEST = 1e6
+"""In deviations: beyond, squares would lose the digits in which cells differ."""
+
+
+class TreeAnswers(NamedTuple):
+    """What each tree says of rows.
+
+    Attributes
+    ----------
+    shares : ndarray (N, T, C)
+        p_t(c | x).
+    variance : ndarray (N, T, C)
+        Of these over the class probabilities of the cells, which finitely many rows taught.
+    entropy : ndarray (N, T)
+        Expected entropy under a draw of them.
+    """
+
+    shares: np.ndarray
+    variance: np.ndarray
+    entropy: np.ndarray
+
+
+def cells_of(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """The cell (N, T) of each row (N, V) in each tree; nothing is missing."""
+    values = _seen(forest, x)
+    found = np.empty((len(x), forest.n_trees), dtype=np.int64)
+    each = np.arange(len(x))
+    for tree in range(forest.n_trees):
+        feature, threshold = forest.feature[tree], forest.threshold[tree]
+        left, right, cell = forest.left[tree], forest.right[tree], forest.cell[tree]
+        node, rows = np.zeros(len(x), dtype=np.int64), each
+        while len(rows):
+            at = node[rows]
+            node[rows] = np.where(values[rows, feature[at]] <= threshold[at], left[at], right[at])
+            rows = rows[cell[node[rows]] < 0]
+        found[:, tree] = cell[node]
+    return found
+
+
+def consistent_cells(forest: Forest, x: np.ndarray, tree: int) -> np.ndarray:
+    """Which cells of a tree each row (N, V) may be in: (N, K) booleans; NaN is missing."""
+    return _consistent(forest, _seen(forest, x), tree)
+
+
+def tree_log_joint(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """log p_t(x, c) by each tree: (N, T, C); NaN is missing and marginalised exactly."""
+    rows = _Rows.of(forest, x)
+    found = np.empty((len(x), forest.n_trees, forest.n_classes))
+    for tree in range(forest.n_trees):
+        terms = _log_terms(forest, rows, tree)
+        top = terms.max(1, keepdims=True)  # every row is in some cell
+        with np.errstate(divide="ignore"):
+            found[:, tree] = np.log(np.exp(terms - top) @ forest.class_share[tree]) + top
+    return found
+
+
+def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength: float) -> TreeAnswers:
+    """What each tree says of the classes of rows (N, V), the strength of a cell being ``prior_strength + worth n``."""
+    from scipy.special import digamma
+
+    share = forest.class_share
+    strength = prior_strength + worth * forest.count
+    spread = share * (1.0 - share) / (strength + 1.0)[:, :, None]
+    # The expected entropy of a draw from a Dirichlet distribution with the mean ``share``.
+    expected = digamma(strength + 1.0) - (share * digamma(strength[:, :, None] * share + 1.0)).sum(2)
+    shape = (len(x), forest.n_trees)
+    by_class = (*shape, forest.n_classes)
+    found = TreeAnswers(np.empty(by_class), np.empty(by_class), np.empty(shape))
+    missing = np.isnan(x).any(1)
+    whole, some = np.flatnonzero(~missing), np.flatnonzero(missing)
+    if len(whole):
+        cells = cells_of(forest, x[whole])
+        for result, values in zip(found, (share, spread, expected), strict=True):
+            result[whole] = values[np.arange(forest.n_trees), cells]
+    rows = _Rows.of(forest, x[some])
+    for tree in range(forest.n_trees if len(some) else 0):
+        terms = _log_terms(forest, rows, tree)
+        parts = np.exp(terms - terms.max(1, keepdims=True))
+        parts /= parts.sum(1, keepdims=True)
+        mean, variance = parts @ share[tree], parts**2 @ spread[tree]
+        found.shares[some, tree], found.variance[some, tree] = mean, variance
+        # To second order: a draw of the cells' probabilities varies around the mean of those that a row may be in.
+        plain = -(mean * np.log(np.maximum(mean, _TINY))).sum(1)
+        within = plain - 0.5 * (variance / np.maximum(mean, _TINY)).sum(1)
+        found.entropy[some, tree] = np.maximum(within, 0.0)
+    return found
+
+
+def forest_shares(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> np.ndarray:
+    """Class probabilities (N, C): the trees' average, sharpened, under another class prior (C,)."""
+    return _sharpened(answers.shares.mean(1), forest, class_prior)
+
+
+def forest_posterior(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> Posterior:
+    """The class posterior over trees and over the class probabilities of their cells.
+
+    Sharpened to first order: the deviations are those of probabilities that vary a little.
+    """
+    mean = answers.shares.mean(1)
+    sharp = _sharpened(mean, forest, class_prior)
+    centred = answers.shares - mean[:, None]
+    covariance = np.einsum("nti,ntj->nij", centred, centred) / forest.n_trees
+    each = np.arange(mean.shape[1])
+    covariance[:, each, each] += answers.variance.mean(1)
+    # d log p'_i = sharpness (d log p_i - sum_j p'_j d log p_j)
+    relative = 1.0 / np.maximum(mean, _TINY)
+    slope = forest.sharpness * sharp[:, :, None] * (np.eye(len(each)) - sharp[:, None, :]) * relative[:, None, :]
+    variance = np.einsum("nij,njk,nik->ni", slope, covariance, slope)
+    total = entropy(torch.as_tensor(sharp))
+    plain = entropy(torch.as_tensor(mean))
+    information = torch.minimum((plain - torch.as_tensor(answers.entropy.mean(1))).clamp_min(0.0), plain)
+    bound = torch.as_tensor(sharp * (1.0 - sharp))
+    std = sqrt_or_zero(torch.minimum(torch.as_tensor(variance), bound))
+    return Posterior(torch.as_tensor(sharp), std, total, information, None, "forest")
+
+
+def _sharpened(mean: np.ndarray, forest: Forest, class_prior: np.ndarray) -> np.ndarray:
+    powers = np.maximum(mean, _TINY) ** forest.sharpness
+    powers = powers * (class_prior / np.maximum(forest.class_prior, _TINY))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _seen(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """Rows (N, V) as trees see them: categories by their rank."""
+    values = np.array(x, dtype=np.float64)
+    for place, column in enumerate(forest.categories):
+        codes = values[:, column]
+        here = ~np.isnan(codes)
+        values[here, column] = forest.rank[forest.first[place] + codes[here].astype(np.int64)]
+    return values
+
+
+class _Rows(NamedTuple):
+    """Rows as trees see them, and as their cells do."""
+
+    seen: np.ndarray  # (N, V)
+    statistics: np.ndarray  # (N, 3 U): whether a number is there, the number and its square, or 0
+    hot: np.ndarray  # (N, Y): 1 at the categories
+
+    @classmethod
+    def of(cls, forest: Forest, x: np.ndarray) -> _Rows:
+        """From rows (N, V)."""
+        numbers = x[:, forest.numbers]
+        there = ~np.isnan(numbers)
+        numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
+        hot = np.zeros((len(x), len(forest.rank)))
+        for place, column in enumerate(forest.categories):
+            here = np.flatnonzero(~np.isnan(x[:, column]))
+            hot[here, forest.first[place] + x[here, column].astype(np.int64)] = 1.0
+        return cls(_seen(forest, x), np.concatenate([there, numbers, numbers**2], 1), hot)
+
+
+def _log_terms(forest: Forest, rows: _Rows, tree: int) -> np.ndarray:
+    """Logs (N, K) of the terms of a tree's sum: a cell's weight and density, minus infinity where a row cannot be."""
+    mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
+    constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
+    natural = np.concatenate([constant, mean / variance, -0.5 / variance], 1)  # (K, 3 U)
+    table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # rows are not there
+    terms = rows.statistics @ natural.T + rows.hot @ table.T + np.log(np.maximum(count, _TINY) / count.sum())
+    return np.where(_consistent(forest, rows.seen, tree), terms, -np.inf)
+
+
+def _consistent(forest: Forest, seen: np.ndarray, tree: int) -> np.ndarray:
+    feature, threshold, cell = forest.feature[tree], forest.threshold[tree], forest.cell[tree]
+    found = np.zeros((forest.count.shape[1], len(seen)), dtype=bool)
+    reached = np.zeros((len(cell), len(seen)), dtype=bool)
+    reached[0] = True
+    columns = np.ascontiguousarray(seen.T)
+    for node in range(len(cell)):  # children come after their parent
+        if cell[node] >= 0:
+            found[cell[node]] |= reached[node]
+            continue
+        value = columns[feature[node]]
+        # Comparisons with what is missing are false.
+        np.logical_and(reached[node], ~(value > threshold[node]), out=reached[forest.left[tree, node]])
+        np.logical_and(reached[node], ~(value <= threshold[node]), out=reached[forest.right[tree, node]])
+    return found.T

@@ -1,0 +1,165 @@
+"""Kernels: a mixture with one narrow component for each training row, nothing of which has to be trained.
+
+Its density is high next to rows that were seen and falls off between and around them: a mixture of very many small
+components tells unfamiliar rows from familiar ones better than one of few and wide components does. Each component is
+as wide as the gap to its neighbours, times a factor under which rows are most likely given all *other* rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from socratic.circuit.build import rat_spn
+from socratic.circuit.circuit import Circuit
+from socratic.circuit.leaves import LeafGroup
+from socratic.families import Family, Gaussian
+
+MOST_KERNELS = 2000
+"""Of more rows than this, some are taken at random: every answer looks at all kernels."""
+_NEIGHBOUR = 5
+"""The width of a kernel is the distance to this neighbour, a root mean square over columns."""
+_FACTORS = (0.35, 0.5, 0.7, 1.0, 1.4)
+_BLURS = (0.02, 0.05, 0.1, 0.2, 0.4)
+"""Probability that a kernel gives to a category drawn from the whole column rather than its own."""
+_NARROWEST = 0.02
+"""In deviations of a column: copies of a row have no gap between them."""
+_MOST_JUDGED = 500
+"""Rows that decide on widths, at most."""
+_FARTHEST = 30.0
+"""Nats a column below which a row is no longer less likely: one far row must not decide on widths."""
+
+
+def kernel_circuit(
+    x: np.ndarray,
+    y: np.ndarray,
+    families: Sequence[Family],
+    n_classes: int,
+    weight: np.ndarray | None = None,
+    *,
+    most: int = MOST_KERNELS,
+    seed: int = 0,
+) -> Circuit:
+    """A circuit of kernels: for each class, the mean of the kernels of its rows.
+
+    Parameters
+    ----------
+    x : ndarray (N, V)
+        Standardised rows; NaN is a missing value, for which a kernel is as wide as the whole column.
+    y : ndarray (N,)
+        Class numbers; every class has rows.
+    families : sequence of Family
+        Gaussian, Bernoulli or categorical.
+    n_classes : int
+    weight : ndarray (N,), optional
+        Of the rows, 1 by default.
+    most : int
+        Kernels at most; of every class one at least.
+    seed : int
+        Decides which rows become kernels, if there are more.
+
+    Returns
+    -------
+    Circuit
+        In float64, without inner sums.
+    """
+    weight = np.ones(len(x)) if weight is None else weight
+    rng = np.random.default_rng(seed)
+    places = _some_rows(y, most, rng)
+    centres = torch.as_tensor(x[places], dtype=torch.float64)
+    free = [Gaussian(0.0, None) if isinstance(family, Gaussian) else family for family in families]
+    circuit = rat_spn(x.shape[1], n_classes, depth=0, n_leaves=len(places), n_repetitions=1, leaf=free).double()
+    (root,) = circuit.root_branches()
+    label = torch.as_tensor(y[places])
+    per_class = np.bincount(y, weight, n_classes) / np.maximum(np.bincount(y[places], weight[places], n_classes), 1e-300)
+    log_weight = torch.as_tensor(np.log(weight[places] * per_class[y[places]]))
+    own = label.unsqueeze(0) == torch.arange(n_classes).unsqueeze(1)
+    with torch.no_grad():
+        root.logits.copy_(torch.where(own, log_weight, -torch.inf).unsqueeze(0))
+        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, rng)
+    return circuit
+
+
+def _some_rows(y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Places (K,) of the rows that become kernels: all, or some of each class, in proportion."""
+    if len(y) <= most:
+        return np.arange(len(y))
+    kept = []
+    for label in np.unique(y):
+        members = np.flatnonzero(y == label)
+        kept.append(rng.permutation(members)[: max(1, round(most * len(members) / len(y)))])
+    return np.sort(np.concatenate(kept))
+
+
+def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, rng: np.random.Generator) -> None:
+    """Set the leaves to kernels around ``centres`` (K, V), by which rows are most likely without their own kernel."""
+    gaps = _gaps(circuit, centres)
+    judged = torch.as_tensor(np.sort(rng.permutation(len(centres))[:_MOST_JUDGED]))
+    (root,) = circuit.root_branches()
+    log_weights = torch.logsumexp(root.logits[0], 0).unsqueeze(1)  # (K, 1): whatever the class
+    own = (judged, torch.arange(len(judged)))
+
+    def likelihood(factor: float, blur: float) -> float:
+        _set_leaves(circuit, x, centres, factor * gaps, blur)
+        terms = circuit.leaves.log_density(centres[judged])[0] + log_weights  # (K, J)
+        terms[own] = -torch.inf
+        found = torch.logsumexp(terms, 0).clamp_min(-_FARTHEST * x.shape[1])
+        return float(found.mean())
+
+    if len(centres) < 2:  # nothing to judge by
+        _set_leaves(circuit, x, centres, gaps, _BLURS[-1])
+        return
+    categories = any(group.family.unordered for group in circuit.leaves.leaf_groups())
+    blur = max(_BLURS, key=lambda each: likelihood(1.0, each)) if categories else _BLURS[0]
+    factor = max(_FACTORS, key=lambda each: likelihood(each, blur))
+    _set_leaves(circuit, x, centres, factor * gaps, blur)
+
+
+def _gaps(circuit: Circuit, centres: Tensor) -> Tensor:
+    """How far each centre (K, V) is from one of its neighbours, per column: (K,)."""
+    from sklearn.neighbors import NearestNeighbors
+
+    parts = []
+    for group in circuit.leaves.leaf_groups():
+        values = centres[:, group.variables]
+        if group.family.unordered:
+            hot = torch.nn.functional.one_hot(values.nan_to_num(0.0).long(), group.family.n_values or 1).double()
+            # Different categories are one deviation apart.
+            parts.append((hot * ~values.isnan().unsqueeze(-1)).flatten(1) * 0.5**0.5)
+        else:
+            parts.append(values.nan_to_num(0.0))
+    points = torch.cat(parts, 1).numpy()
+    neighbour = min(_NEIGHBOUR, len(points) - 1)
+    if neighbour < 1:
+        return torch.ones(len(points), dtype=torch.float64)
+    distances, _ = NearestNeighbors(n_neighbors=neighbour + 1).fit(points).kneighbors(points)
+    return torch.as_tensor(distances[:, -1] / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
+
+
+def _set_leaves(circuit: Circuit, x: Tensor, centres: Tensor, widths: Tensor, blur: float) -> None:
+    for group in circuit.leaves.leaf_groups():
+        own = centres[:, group.variables].t()  # (P, K)
+        found = _gaussian(group, own, widths) if not group.family.unordered else _categories(group, x, own, blur)
+        for name, value in found.items():
+            group.values[name].copy_(value)
+
+
+def _gaussian(group: LeafGroup, own: Tensor, widths: Tensor) -> dict[str, Tensor]:
+    missing = own.isnan()
+    variance = torch.where(missing, 1.0, (widths**2).expand_as(own))
+    assert isinstance(group.family, Gaussian)
+    return {"mean": own.nan_to_num(0.0), "raw_variance": torch.log(variance)}
+
+
+def _categories(group: LeafGroup, x: Tensor, own: Tensor, blur: float) -> dict[str, Tensor]:
+    family = group.family
+    n_values = family.n_values or 1
+    values = x[:, group.variables].t()  # (P, N)
+    counts = torch.stack([(values == value).sum(1) for value in range(n_values)], 1).double() + 1.0
+    shares = (counts / counts.sum(1, keepdim=True)).unsqueeze(1)  # (P, 1, Y)
+    hot = torch.nn.functional.one_hot(own.nan_to_num(0.0).long(), n_values).double()
+    found = torch.where(own.isnan().unsqueeze(-1), shares, blur * shares + (1.0 - blur) * hot)  # (P, K, Y)
+    return family.from_expectations(found.mT, torch.zeros(len(own), dtype=torch.float64))
