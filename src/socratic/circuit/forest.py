@@ -12,7 +12,7 @@ that it is consistent with.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ import numpy as np
 class Forest:
     """T trees of at most M nodes and K cells over U numbers and the Y values of all categorical columns together.
 
-    Cells that a tree does not have weigh 0. Nodes that are cells lead to themselves.
+    Cells that a tree does not have weigh 0; nodes that it does not have cannot be reached, and are no cells. Nodes that
+    are cells lead to themselves.
 
     Attributes
     ----------
@@ -124,3 +125,16 @@ class Forest:
 def _check_range(name: str, values: np.ndarray, low: int, high: int) -> None:
     if values.dtype.kind not in "iu" or (values.size and not low <= values.min() <= values.max() < high):
         raise ValueError(f"{name} of a forest must hold whole numbers from {low} to {high - 1}")
+
+
+def levels(left: np.ndarray, right: np.ndarray, cell: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The trees and numbers of the inner nodes of all trees (T, M), one level after the other, from the roots down."""
+    tree = np.arange(len(cell))
+    node = np.zeros(len(cell), dtype=np.int64)
+    while True:
+        inner = cell[tree, node] < 0
+        tree, node = tree[inner], node[inner]
+        if not len(tree):
+            return
+        yield tree, node
+        tree, node = np.concatenate([tree, tree]), np.concatenate([left[tree, node], right[tree, node]])

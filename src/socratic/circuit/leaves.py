@@ -234,8 +234,18 @@ class LeafLayer(nn.Module):
         -------
         Tensor (F, I, N)
         """
-        groups = self.leaf_groups()
-        return _total([group.log_density(x, keep[i] if keep is not None else None) for i, group in enumerate(groups)])
+        kept = zip(self.leaf_groups(), keep or [None] * len(self.groups), strict=True)
+        values, terms = [], []
+        for group, mask in kept:
+            if isinstance(group, ExponentialGroup):
+                terms.append(group.terms(x, mask))
+            else:
+                values.append(group.log_density(x, mask))
+        if terms:  # all families in one product
+            statistics = torch.cat([some.flatten(1, 2) for some, _ in terms], dim=1)
+            natural = torch.cat([some.flatten(1, 2) for _, some in terms], dim=1)
+            values.append(torch.bmm(natural.mT, statistics))
+        return _total(values)
 
     def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
         """Like :meth:`log_density`, marginalising each univariate leaf of each row with probability ``dropout``."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.errors import check_count
-from socratic.estimators.learned import LEARNED, SEEDLESS, WHOLE_WEIGHTS, check_whole_weights, learn_circuit
+from socratic.estimators.learned import LEARNED, ONE_ONLY, WHOLE_WEIGHTS, check_whole_weights, learn_circuit
 from socratic.estimators.members import Fitted, Member
 from socratic.estimators.preparation import Parts
 from socratic.families import Family
@@ -159,10 +159,10 @@ def check_structure(settings: Any, weight: np.ndarray) -> None:
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
     if settings.structure in WHOLE_WEIGHTS:
         check_whole_weights(settings.structure, weight)
-    if settings.structure in SEEDLESS and settings.n_circuits > 1:
+    if settings.structure in ONE_ONLY and settings.n_circuits > 1:
         raise ValueError(
-            f"n_circuits must be 1 for structure={settings.structure!r}, which learns the same circuit from every "
-            f"seed; got {settings.n_circuits}"
+            f"n_circuits must be 1 for structure={settings.structure!r}, which learns the same from every seed, or "
+            f"nearly; got {settings.n_circuits}"
         )
 
 

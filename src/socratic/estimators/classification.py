@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
-from socratic.estimators.committee import Committee
+from socratic.estimators.committee import Committee, ForestCommittee
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
@@ -51,6 +52,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     class_prior_: np.ndarray
     committee_: Committee
+    forest_: Forest
     doubt_: str
     dropout_: float
     profile_: Profile
@@ -61,7 +63,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Class probabilities p(class | x): (N, C)."""
         check_is_fitted(self)
-        return np.concatenate([self._shares(self._log_joints(x)) for x in self._batches(X)])
+        return np.concatenate([self._shares(x) for x in self._batches(X)])
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The most probable class of each row: (N,)."""
@@ -101,8 +103,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         if len(self.classes_) != n_classes or self.class_prior_.shape != (n_classes,):
             raise ValueError("its classes do not fit its circuit")
         check_rate("dropout_", self.dropout_)
-        if hasattr(self, "committee_"):
-            self.committee_.check()
+        if hasattr(self, "committee_") or hasattr(self, "forest_"):
+            self._committee().check()
 
     def _calibration_problem(self) -> str | None:
         calibrated = getattr(self, "doubt_", self.doubt)
@@ -179,9 +181,13 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _choose_doubt(self, rows: Rows) -> None:
         """Set ``dropout_``, and how much a visit is worth to the weight posteriors, by rows that were held out."""
+        committee = self._committee()
+        if isinstance(committee, ForestCommittee):  # whose mean is the same however much is in doubt
+            self.dropout_ = 0.0
+            return
         rows = rows.take(torch.arange(0, len(rows), -(-len(rows) // _MOST_JUDGED)))
         x, labels, weight = self._read(rows.x), rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
-        log_joints, committee = self._log_joints(x), self._committee()
+        log_joints = self._log_joints(x)
 
         def most(kind: str, choices: Sequence[float], doubts: Callable[[float], Sequence[Any]]) -> float:
             # A method that the doubt in use allows may not be possible for the other.
@@ -202,7 +208,15 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             self.committee_ = self.committee_.tempered(worth)
 
     def _fit_profiles(self, rows: Rows, rng: np.random.Generator) -> Scores:
-        """Set the profiles, and return the scores (N,) of the rows by profiles of the others among them."""
+        """Set the profiles, and return the scores (N,) of the rows by profiles of the others among them.
+
+        A circuit without inner sums has no regions but the row as a whole, and no profile.
+        """
+        for name in PROFILES:  # of a fit before
+            if hasattr(self, f"{name}_"):
+                delattr(self, f"{name}_")
+        if isinstance(self.circuit_, Circuit) and not self.circuit_.inner_layers():
+            return {}
         x = torch.cat(list(self._read_in_batches(rows.x)))
         folds = rng.permutation(len(x)) % N_FOLDS
         found = {}
@@ -221,7 +235,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def _answer_alone(self, x: Tensor) -> Answer:
         """What the classifier says of rows (N, V) before it is compared with familiar rows: without p-values."""
         log_joints = self._log_joints(x)
-        return Answer(self._shares(log_joints), self._doubt(x, log_joints))
+        doubt = self._doubt(x, log_joints)
+        return Answer(doubt.mean if self._committee().answers_by_mean else self._shares(x, log_joints), doubt)
 
     def _answer_encoded(self, x: Tensor) -> Answer:
         """The same of rows of the kind that is trained on."""
@@ -234,8 +249,10 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
         """What the classifier says of its doubt, before it is compared with familiar rows."""
         committee = self._committee()
-        weights = self._doubts_weights()
-        doubts = committee.weight_posteriors if weights else committee.dropping(self.dropout_, self.masks)
+        if self._doubts_weights() or isinstance(committee, ForestCommittee):
+            doubts: Sequence[Any] = committee.weight_posteriors
+        else:
+            doubts = committee.dropping(self.dropout_, self.masks)
         posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
         doubt = Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
@@ -255,8 +272,9 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _set_circuits(self, circuits: Circuits) -> None:
         super()._set_circuits(circuits)
-        if hasattr(self, "committee_"):
-            del self.committee_  # of a fit before
+        for before in ("committee_", "forest_"):
+            if hasattr(self, before):
+                delattr(self, before)
         if len(circuits) > 1:
             self.committee_ = Committee(circuits, ())
 
@@ -277,8 +295,10 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             circuits = self.committee_.circuits
             self.committee_ = Committee(circuits, tuple(self._visits(circuit, rows) for circuit in circuits))
 
-    def _committee(self) -> Committee:
-        """The circuits that answer: several if there are, otherwise ``circuit_`` alone."""
+    def _committee(self) -> Committee | ForestCommittee:
+        """What answers for the classes: a forest, several circuits, or ``circuit_`` alone."""
+        if hasattr(self, "forest_"):
+            return ForestCommittee.of(self.forest_, self.circuit_)
         if hasattr(self, "committee_"):
             return self.committee_
         known = (self.weight_posterior_,) if hasattr(self, "weight_posterior_") else ()
@@ -291,8 +311,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def _log_joint(self, x: Tensor) -> Tensor:
         return _mixed(self._log_joints(x))
 
-    def _shares(self, log_joints: Tensor) -> np.ndarray:
-        return self._committee().shares(log_joints, self._log_prior(self.circuit_)).double().cpu().numpy()
+    def _shares(self, x: Tensor, log_joints: Tensor | None = None) -> np.ndarray:
+        return self._committee().shares(x, self._log_prior(self.circuit_), log_joints).double().cpu().numpy()
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         with np.errstate(divide="ignore"):  # a class may have a prior of 0

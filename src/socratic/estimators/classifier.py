@@ -14,7 +14,7 @@ from torch import Tensor
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.generative import LabelledGenerativeMixin
-from socratic.estimators.learned import LEARNED
+from socratic.estimators.learned import FOREST, LEARNED, fit_forest
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.preparation import Parts
@@ -40,6 +40,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         How columns are encoded.
     dropout_ : float
         The dropout rate of the uncertainty.
+    forest_ : Forest
+        The trees that answer for the classes, with ``structure="forest"`` only.
     committee_ : Committee
         The circuits that answer together, with ``n_circuits`` above 1 only.
     doubt_ : str
@@ -154,6 +156,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
             row can be answered at the chosen ``risk``.
         """
         raw, weight = self._check_rows(X, sample_weight)
+        self._check_forest()
         if self.posterior == "log-moments" and self.doubt == DROPOUT and self.structure in LEARNED:
             raise ValueError(
                 f"posterior='log-moments' is not for doubt='dropout' with structure={self.structure!r}; use "
@@ -175,6 +178,21 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         tags.input_tags.string = False
         return tags
 
+    def _check_forest(self) -> None:
+        """Raise unless what is in doubt is something that a forest has."""
+        if self.structure != FOREST:
+            return
+        if self.doubt == DROPOUT:
+            raise ValueError(
+                "doubt='dropout' is for circuits with sums to drop from, and structure='forest' asks the cells of "
+                "trees; use structure='random', or doubt='weights'"
+            )
+        if self.leaf_variance:
+            raise ValueError(
+                f"leaf_variance is for circuits, and structure='forest' asks the cells of trees; got "
+                f"{self.leaf_variance!r}: use structure='random', or set it to 0"
+            )
+
     def _train(self, parts: Parts, seed: int) -> None:
         def trainer(job: Training) -> History:
             return train_by_gradient(
@@ -192,6 +210,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
 
         circuits, self.history_ = fit_members(self, seed, fit)
         self._set_circuits(circuits)
+        if self.structure == FOREST:
+            self.forest_ = fit_forest(self.table_, parts.train, len(self.classes_), seed, self.n_jobs)
         self.n_iter_ = len(self.history_.epochs)
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:

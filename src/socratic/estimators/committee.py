@@ -1,20 +1,24 @@
-"""Several circuits that answer together: the average of what each says of the classes."""
+"""What answers for the classes: several circuits together, or the trees of a forest; the average of what each says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.estimators.posterior import Uncertain, dropout_of
+from socratic.inference.forest import TreeAnswers, forest_posterior, forest_shares, tree_answers
 from socratic.inference.kinds import engine_of
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.inference.weight_posterior import WeightPosterior
+from socratic.learning.structure.forest import PRIOR_STRENGTH
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,9 @@ class Committee:
         The distribution of the weights of each.
     """
 
+    answers_by_mean: ClassVar[bool] = False
+    """Whether the class probabilities are the mean of :meth:`posterior`."""
+
     circuits: tuple[Circuit | Graph, ...]
     weight_posteriors: tuple[WeightPosterior, ...]
 
@@ -40,9 +47,10 @@ class Committee:
         """log p(x, class) of rows (N, V), by each: (K, N, C)."""
         return torch.stack([circuit.log_likelihood(x) for circuit in self.circuits]) + log_prior
 
-    def shares(self, log_joints: Tensor, log_prior: Tensor) -> Tensor:
-        """Class probabilities (N, C), from log p(x, class) by each (K, N, C)."""
-        return torch.stack([class_shares(log_joint, log_prior) for log_joint in log_joints]).mean(0)
+    def shares(self, x: Tensor, log_prior: Tensor, log_joints: Tensor | None = None) -> Tensor:
+        """Class probabilities (N, C) of rows (N, V); ``log_joints`` (K, N, C) if they are known."""
+        known = self.log_joints(x, log_prior) if log_joints is None else log_joints
+        return torch.stack([class_shares(log_joint, log_prior) for log_joint in known]).mean(0)
 
     def tempered(self, worth: float) -> Committee:
         """With another worth of a visit."""
@@ -85,3 +93,62 @@ class Committee:
         """Raise ``ValueError`` unless the parts that a model file gave fit together."""
         for circuit, posterior in zip(self.circuits, self.weight_posteriors, strict=True):
             posterior.check_shapes(engine_of(circuit).sum_shapes)
+
+
+@dataclass(frozen=True, eq=False)
+class ForestCommittee:
+    """The trees of a forest, which answer for the classes, beside a circuit that knows what rows look like.
+
+    Attributes
+    ----------
+    forest : Forest
+    circuit : Circuit or Graph
+        Of the same rows and classes: its density says how familiar a row is.
+    weight_posteriors : tuple of WeightPosterior
+        The distribution of the class probabilities of the cells: one for all trees.
+    """
+
+    answers_by_mean: ClassVar[bool] = True
+
+    forest: Forest
+    circuit: Circuit | Graph
+    weight_posteriors: tuple[WeightPosterior, ...]
+
+    @classmethod
+    def of(cls, forest: Forest, circuit: Circuit | Graph) -> ForestCommittee:
+        """With the strengths that the rows of each cell give it."""
+        return cls(forest, circuit, (WeightPosterior((torch.as_tensor(forest.count),), PRIOR_STRENGTH),))
+
+    @torch.no_grad()
+    def log_joints(self, x: Tensor, log_prior: Tensor) -> Tensor:
+        """log p(x, class) of rows (N, V) by the circuit: (1, N, C)."""
+        return self.circuit.log_likelihood(x).unsqueeze(0) + log_prior
+
+    def shares(self, x: Tensor, log_prior: Tensor, _log_joints: Tensor | None = None) -> Tensor:
+        """Class probabilities (N, C) of rows (N, V), by the trees."""
+        prior = np.exp(log_prior.double().cpu().numpy())
+        return torch.as_tensor(forest_shares(self.forest, self._ask(x, self.weight_posteriors[0]), prior))
+
+    def posterior(
+        self,
+        method: Any,  # noqa: ARG002 - there is one
+        x: Tensor,
+        log_joints: Tensor,  # noqa: ARG002 - of circuits
+        doubts: Sequence[Any],
+        leaf_variance: Mapping[int, float] | None,  # noqa: ARG002 - refused before
+        class_prior: Sequence[float],
+    ) -> Posterior:
+        """The class posterior of rows (N, V) over the trees, and over what is in doubt of their cells."""
+        (doubt,) = doubts
+        return forest_posterior(self.forest, self._ask(x, doubt), np.asarray(class_prior))
+
+    def _ask(self, x: Tensor, doubt: WeightPosterior) -> TreeAnswers:
+        rows = x.double().cpu().numpy()
+        return tree_answers(self.forest, rows, worth=doubt.worth, prior_strength=doubt.prior_strength)
+
+    def check(self) -> None:
+        """Raise ``ValueError`` unless the parts that a model file gave fit together."""
+        self.forest.check()
+        n_columns = len(self.forest.numbers) + len(self.forest.categories)
+        if (n_columns, self.forest.n_classes) != (self.circuit.n_features, self.circuit.n_classes):
+            raise ValueError("its forest does not fit its circuit")

@@ -14,6 +14,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.estimators.base import CircuitEstimator
+from socratic.inference.kinds import engine_of
 from socratic.inference.visits import weight_posterior
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Rows
@@ -85,7 +86,9 @@ class ExplainingEstimator(CircuitEstimator):
 
     def _remember(self, rows: Rows) -> None:
         """Keep how surprising the parts of familiar rows are, which are of the kind that is trained on."""
-        kept = rows.take(torch.as_tensor(FamiliarSurprises.places(len(rows))))
+        kept = rows.take(
+            torch.as_tensor(FamiliarSurprises.places(len(rows), engine_of(self.circuit_).entries_per_surprise))
+        )
         self._remember_batches(self._read_in_batches(kept.x), kept.weight.double().cpu().numpy())
 
     def _remember_batches(self, batches: Iterable[Tensor], weight: np.ndarray) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.circuit.nodes import Node
 from socratic.estimators.preparation import MOST_COPIES
 from socratic.families import Gaussian
 from socratic.learning.settings import Rows
-from socratic.learning.structure import chow_liu_tree, kernel_circuit, learn_class_spns
+from socratic.learning.structure import chow_liu_tree, grow_forest, kernel_circuit, learn_class_spns
 from socratic.tables.columns import Table
 
 Learner = Callable[[Rows, Table, int, int], Circuit | Graph]
@@ -42,17 +44,29 @@ def _chow_liu(train: Rows, table: Table, n_classes: int, _seed: int) -> Graph:
     return _graph([chow_liu_tree(x[y == label], table.families) for label in range(n_classes)], table)
 
 
-def _kernels(train: Rows, table: Table, n_classes: int, seed: int) -> Circuit:
-    check_cells("kernels", table)
+def _kernels(structure: str, train: Rows, table: Table, n_classes: int, seed: int) -> Circuit:
+    _check_cells(structure, table)
     x, y, weight = (part.double().numpy() for part in (train.x, train.y, train.weight))
     return kernel_circuit(x, y.astype(np.int64), table.families, n_classes, weight, seed=seed)
 
 
-LEARNERS: Mapping[str, Learner] = {"learnspn": _learnspn, "chow-liu": _chow_liu, "kernels": _kernels}
+def fit_forest(table: Table, train: Rows, n_classes: int, seed: int, n_jobs: int | None) -> Forest:
+    """The trees that answer for the classes with ``structure="forest"``; the circuit beside them is of kernels."""
+    x, y, weight = train.x.double().numpy(), train.y.numpy(), train.weight.double().numpy()
+    return grow_forest(x, y, table.families, n_classes, weight, seed=seed, n_jobs=n_jobs or 1)
+
+
+KERNELS, FOREST = "kernels", "forest"
+LEARNERS: Mapping[str, Learner] = {
+    "learnspn": _learnspn,
+    "chow-liu": _chow_liu,
+    KERNELS: partial(_kernels, KERNELS),
+    FOREST: partial(_kernels, FOREST),
+}
 LEARNED = tuple(LEARNERS)
 """Structures that come with their parameters: nothing is left to train."""
-SEEDLESS = ("chow-liu",)
-"""Those of them in which nothing is random."""
+ONE_ONLY = ("chow-liu", KERNELS, FOREST)
+"""Those of them of which several are no better than one: another seed gives the same, or nearly."""
 WHOLE_WEIGHTS = ("learnspn", "chow-liu")
 """Those of them that take weights as numbers of rows."""
 
@@ -72,14 +86,16 @@ def check_whole_weights(structure: str, weight: np.ndarray) -> None:
         )
 
 
-def check_cells(structure: str, table: Table) -> None:
+def _check_cells(structure: str, table: Table) -> None:
     """Raise unless all columns are gaussian or categories, of which cells and kernels are made."""
     known = [column.family.unordered or isinstance(column.family, Gaussian) for column in table.columns]
     _check_families(structure, table, known)
 
 
 def _check_families(structure: str, table: Table, known: Sequence[bool]) -> None:
-    wrong = [f"{column.name!r} ({column.kind})" for column, right in zip(table.columns, known, strict=True) if not right]
+    wrong = [
+        f"{column.name!r} ({column.kind})" for column, right in zip(table.columns, known, strict=True) if not right
+    ]
     if wrong:
         more = f" and {len(wrong) - _SHOWN_COLUMNS} more" if len(wrong) > _SHOWN_COLUMNS else ""
         taken, remedy = _TAKEN[structure]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
 from socratic.errors import ModelFileError, check_choice
@@ -224,6 +225,9 @@ PARTS: dict[str, Part] = {
         lambda tensors, _, __: Ambiguity.fit(**{each.name: tensors[each.name].numpy() for each in fields(Ambiguity)}),
     ),
     "density_": Part(_write_estimator, _read_estimator),
+    "forest_": Part(
+        lambda forest: _of_arrays(forest.parts()), lambda tensors, state, _: Forest.from_parts(_arrays(tensors), state)
+    ),
     "committee_": Part(_write_committee, _read_committee),
     "weight_posterior_": Part(
         lambda posterior: posterior.parts(),

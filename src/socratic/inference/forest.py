@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from socratic.circuit.forest import Forest
+from socratic.circuit.forest import Forest, levels
 from socratic.inference.posterior import Posterior, entropy
+from socratic.memory import table_rows
 from socratic.numerics import sqrt_or_zero
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -52,20 +54,30 @@ def cells_of(forest: Forest, x: np.ndarray) -> np.ndarray:
     return found
 
 
-def consistent_cells(forest: Forest, x: np.ndarray, tree: int) -> np.ndarray:
-    """Which cells of a tree each row (N, V) may be in: (N, K) booleans; NaN is missing."""
-    return _consistent(forest, _seen(forest, x), tree)
+def consistent_cells(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """Which cells of each tree each row (N, V) may be in: (T, K, N) booleans; NaN is missing."""
+    columns = np.ascontiguousarray(_seen(forest, x).T)
+    reached = np.zeros((*forest.cell.shape, len(x)), dtype=bool)
+    reached[:, 0] = True
+    for tree, node in levels(forest.left, forest.right, forest.cell):
+        here, value = reached[tree, node], columns[forest.feature[tree, node]]
+        threshold = forest.threshold[tree, node][:, None]
+        # Comparisons with what is missing are false.
+        reached[tree, forest.left[tree, node]] = here & ~(value > threshold)
+        reached[tree, forest.right[tree, node]] = here & ~(value <= threshold)
+    found = np.zeros((*forest.count.shape, len(x)), dtype=bool)
+    tree, node = np.nonzero(forest.cell >= 0)
+    found[tree, forest.cell[tree, node]] = reached[tree, node]
+    return found
 
 
 def tree_log_joint(forest: Forest, x: np.ndarray) -> np.ndarray:
     """log p_t(x, c) by each tree: (N, T, C); NaN is missing and marginalised exactly."""
-    rows = _Rows.of(forest, x)
     found = np.empty((len(x), forest.n_trees, forest.n_classes))
-    for tree in range(forest.n_trees):
-        terms = _log_terms(forest, rows, tree)
+    for rows, tree, terms in _log_terms(forest, x):
         top = terms.max(1, keepdims=True)  # every row is in some cell
         with np.errstate(divide="ignore"):
-            found[:, tree] = np.log(np.exp(terms - top) @ forest.class_share[tree]) + top
+            found[rows, tree] = np.log(np.exp(terms - top) @ forest.class_share[tree]) + top
     return found
 
 
@@ -87,17 +99,15 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
         cells = cells_of(forest, x[whole])
         for result, values in zip(found, (share, spread, expected), strict=True):
             result[whole] = values[np.arange(forest.n_trees), cells]
-    rows = _Rows.of(forest, x[some])
-    for tree in range(forest.n_trees if len(some) else 0):
-        terms = _log_terms(forest, rows, tree)
+    for rows, tree, terms in _log_terms(forest, x[some]):
         parts = np.exp(terms - terms.max(1, keepdims=True))
         parts /= parts.sum(1, keepdims=True)
         mean, variance = parts @ share[tree], parts**2 @ spread[tree]
-        found.shares[some, tree], found.variance[some, tree] = mean, variance
+        found.shares[some[rows], tree], found.variance[some[rows], tree] = mean, variance
         # To second order: a draw of the cells' probabilities varies around the mean of those that a row may be in.
         plain = -(mean * np.log(np.maximum(mean, _TINY))).sum(1)
         within = plain - 0.5 * (variance / np.maximum(mean, _TINY)).sum(1)
-        found.entropy[some, tree] = np.maximum(within, 0.0)
+        found.entropy[some[rows], tree] = np.maximum(within, 0.0)
     return found
 
 
@@ -145,48 +155,32 @@ def _seen(forest: Forest, x: np.ndarray) -> np.ndarray:
     return values
 
 
-class _Rows(NamedTuple):
-    """Rows as trees see them, and as their cells do."""
+def _log_terms(forest: Forest, x: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
+    """Some rows and a tree at a time: logs (n, K) of the terms of its sum, a cell's weight and density.
 
-    seen: np.ndarray  # (N, V)
-    statistics: np.ndarray  # (N, 3 U): whether a number is there, the number and its square, or 0
-    hot: np.ndarray  # (N, Y): 1 at the categories
-
-    @classmethod
-    def of(cls, forest: Forest, x: np.ndarray) -> _Rows:
-        """From rows (N, V)."""
-        numbers = x[:, forest.numbers]
-        there = ~np.isnan(numbers)
-        numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
-        hot = np.zeros((len(x), len(forest.rank)))
-        for place, column in enumerate(forest.categories):
-            here = np.flatnonzero(~np.isnan(x[:, column]))
-            hot[here, forest.first[place] + x[here, column].astype(np.int64)] = 1.0
-        return cls(_seen(forest, x), np.concatenate([there, numbers, numbers**2], 1), hot)
-
-
-def _log_terms(forest: Forest, rows: _Rows, tree: int) -> np.ndarray:
-    """Logs (N, K) of the terms of a tree's sum: a cell's weight and density, minus infinity where a row cannot be."""
-    mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
-    constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
-    natural = np.concatenate([constant, mean / variance, -0.5 / variance], 1)  # (K, 3 U)
-    table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # rows are not there
-    terms = rows.statistics @ natural.T + rows.hot @ table.T + np.log(np.maximum(count, _TINY) / count.sum())
-    return np.where(_consistent(forest, rows.seen, tree), terms, -np.inf)
+    They are minus infinity in cells that a row cannot be in.
+    """
+    size = table_rows(forest.cell.size // 8)  # booleans are an eighth of numbers
+    for start in range(0, len(x), size):
+        rows = slice(start, min(start + size, len(x)))
+        statistics, hot = _statistics(forest, x[rows])
+        consistent = consistent_cells(forest, x[rows])
+        for tree in range(forest.n_trees):
+            mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
+            constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
+            natural = np.concatenate([constant, mean / variance, -0.5 / variance], 1)  # (K, 3 U)
+            table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # no row is there
+            terms = statistics @ natural.T + hot @ table.T + np.log(np.maximum(count, _TINY) / count.sum())
+            yield rows, tree, np.where(consistent[tree].T, terms, -np.inf)
 
 
-def _consistent(forest: Forest, seen: np.ndarray, tree: int) -> np.ndarray:
-    feature, threshold, cell = forest.feature[tree], forest.threshold[tree], forest.cell[tree]
-    found = np.zeros((forest.count.shape[1], len(seen)), dtype=bool)
-    reached = np.zeros((len(cell), len(seen)), dtype=bool)
-    reached[0] = True
-    columns = np.ascontiguousarray(seen.T)
-    for node in range(len(cell)):  # children come after their parent
-        if cell[node] >= 0:
-            found[cell[node]] |= reached[node]
-            continue
-        value = columns[feature[node]]
-        # Comparisons with what is missing are false.
-        np.logical_and(reached[node], ~(value > threshold[node]), out=reached[forest.left[tree, node]])
-        np.logical_and(reached[node], ~(value <= threshold[node]), out=reached[forest.right[tree, node]])
-    return found.T
+def _statistics(forest: Forest, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows (N, V): whether numbers are there, the numbers and their squares (N, 3 U), and categories (N, Y)."""
+    numbers = x[:, forest.numbers]
+    there = ~np.isnan(numbers)
+    numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
+    hot = np.zeros((len(x), len(forest.rank)))
+    for place, column in enumerate(forest.categories):
+        here = np.flatnonzero(~np.isnan(x[:, column]))
+        hot[here, forest.first[place] + x[here, column].astype(np.int64)] = 1.0
+    return np.concatenate([there, numbers, numbers**2], 1), hot

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.inference.engine import Engine
 from socratic.inference.kinds import engine_of
 from socratic.inference.rows import check_rows, map_chunks
 from socratic.inference.weight_posterior import WeightPosterior
@@ -62,11 +63,20 @@ def weight_posterior(
     def count(start: int, stop: int) -> None:
         shares = rows.new_zeros(stop - start, circuit.n_classes)
         shares.scatter_(1, classes[start:stop].unsqueeze(1), weight[start:stop].unsqueeze(1))
-        for visits, added in zip(total, engine.evaluate(rows[start:stop]).sum_shares(shares), strict=True):
+        for visits, added in zip(total, _sum_shares(engine, rows[start:stop], shares), strict=True):
             visits.add_(added)
 
     map_chunks(count, rows, engine.entries_per_evaluated_row, chunk_size)
     return WeightPosterior(tuple(total), prior_strength, worth)
+
+
+def _sum_shares(engine: Engine, rows: Tensor, shares: Tensor) -> list[Tensor]:
+    """What reaches the sums of a circuit from the classes of rows (N, C), added up over the rows."""
+    if not isinstance(engine.circuit, Circuit) or engine.circuit.inner_layers():
+        return engine.evaluate(rows).sum_shares(shares)
+    # Without inner sums there are the roots alone, and nothing has to be split.
+    alive = engine.log_likelihood(rows, rows.dtype) > -torch.inf
+    return [torch.where(alive, shares, 0.0).sum(0, dtype=scale_dtype(shares))]
 
 
 def check_labels(y: Any, n_rows: int, n_classes: int) -> Tensor:

@@ -50,12 +50,17 @@ class Uncertainty:
     unusualness: np.ndarray
 
     def scores(self) -> dict[str, np.ndarray]:
-        """Every score of unusualness (N,) that a detector may use, by name; higher is more unusual."""
-        return dict(zip(SCORES, self.unusualness.T, strict=True))
+        """Every score of unusualness (N,) that a detector may use, by name; higher is more unusual.
+
+        Those that the model does not know are left out.
+        """
+        found = dict(zip(SCORES, self.unusualness.T, strict=True))
+        return {name: score for name, score in found.items() if not len(score) or not np.isnan(score).all()}
 
     def judged_by(self, scores: Scores) -> Uncertainty:
         """The same with other :meth:`scores`."""
-        return replace(self, unusualness=np.stack([scores[name] for name in SCORES], 1))
+        unknown = np.full(len(self.unusualness), np.nan)
+        return replace(self, unusualness=np.stack([scores.get(name, unknown) for name in SCORES], 1))
 
     @classmethod
     def of_posterior(

@@ -13,6 +13,8 @@ from socratic.uncertainty.conformal import Conformal
 
 _MOST_ROWS, _MOST_NUMBERS = 1000, 500_000
 """Familiar rows that are kept to compare with, at most, and numbers in them."""
+_FEWEST_ROWS, _MOST_ENTRIES = 100, 30_000_000
+"""Rows that are kept in any case, and numbers that the surprises of more than these are computed from, at most."""
 
 
 class Reason(NamedTuple):
@@ -77,9 +79,13 @@ class FamiliarSurprises:
     weights: np.ndarray
 
     @staticmethod
-    def places(n_rows: int) -> np.ndarray:
-        """Which of the familiar rows are enough to compare with: evenly spread."""
-        return np.arange(0, n_rows, max(1, -(-n_rows // _MOST_ROWS)))
+    def places(n_rows: int, entries_per_row: int = 1) -> np.ndarray:
+        """Which of the familiar rows are enough to compare with: evenly spread, fewer if surprises cost much.
+
+        ``entries_per_row`` is how many numbers the surprises of a row are computed from.
+        """
+        most = min(_MOST_ROWS, max(_FEWEST_ROWS, _MOST_ENTRIES // entries_per_row))
+        return np.arange(0, n_rows, max(1, -(-n_rows // most)))
 
     @classmethod
     def fit(cls, surprise: np.ndarray, weights: np.ndarray) -> FamiliarSurprises:

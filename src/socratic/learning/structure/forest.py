@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.circuit.forest import Forest
+from socratic.circuit.forest import Forest, levels
 from socratic.families import Family
 
 N_TREES, MOST_CELLS = 100, 256
-_CLASS_ROWS = 0.1
+PRIOR_STRENGTH = 0.1
 """Rows of the class frequencies that every cell is given."""
 _CATEGORY_ROWS = 1.0
 """Rows of a column's frequencies that every cell is given."""
 _MIN_VARIANCE = 0.01
 """Of a leaf, in units of its standardised column."""
-_SHARPNESS = np.exp(np.linspace(np.log(0.4), np.log(4.0), 47))
+_SHARPNESS = np.exp(np.linspace(np.log(0.4), np.log(4.0), 24))
 
 
 class _Columns(NamedTuple):
@@ -30,10 +30,10 @@ class _Columns(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """A tree with its cells, unpadded, and what it says of the rows that it was not grown on."""
+    """A tree, sums over the rows in its cells, and where the rows are that it was not grown on."""
 
-    nodes: dict[str, np.ndarray]
-    cells: dict[str, np.ndarray]
+    nodes: dict[str, np.ndarray]  # (n,)
+    sums: np.ndarray  # (k, C + 3 U + Y)
     held_out: np.ndarray  # places (H,)
     cell_of_held_out: np.ndarray  # (H,)
 
@@ -75,35 +75,37 @@ def grow_forest(
 
     weight = np.ones(len(x)) if weight is None else weight
     columns = _columns(x, y, families, n_classes, weight)
+    statistics = _statistics(x, y, columns, n_classes)
+    ranked = _ranked(x, columns).astype(np.float32)  # as scikit-learn sees rows
     seeds = np.random.SeedSequence(seed).spawn(n_trees)
-    tasks = (delayed(_grow)(x, y, weight, columns, n_classes, most_cells, each) for each in seeds)
+    tasks = (delayed(_grow)(ranked, y, weight, statistics, most_cells, each) for each in seeds)
     trees = list(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
-    prior = np.bincount(y, weight, n_classes) / weight.sum()
     nodes = {name: _stacked([tree.nodes[name] for tree in trees]) for name in trees[0].nodes}
-    cells = {name: _stacked([tree.cells[name] for tree in trees]) for name in trees[0].cells}
-    cells["variance"][cells["variance"] == 0.0] = 1.0  # of cells that a tree does not have
+    nodes["cell"][np.arange(nodes["cell"].shape[1]) >= np.array([[len(tree.nodes["cell"])] for tree in trees])] = -1
+    cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
+    boxes = _boxes(nodes, cells["count"].shape[1], x.shape[1])
     return Forest(
         **nodes,
-        **cells,
+        **_within_boxes(cells, boxes, columns),
         rank=columns.rank,
         numbers=columns.numbers,
         categories=columns.categories,
         first=columns.first,
-        class_prior=prior,
-        sharpness=_choose_sharpness(trees, y, weight, n_classes),
+        class_prior=np.bincount(y, weight, n_classes) / weight.sum(),
+        sharpness=_choose_sharpness(trees, cells["class_share"], y, weight),
     )
 
 
 def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes: int, weight: np.ndarray) -> _Columns:
     """Categories are ordered by the classes they go with, so that one threshold divides them well."""
     unordered = np.array([family.unordered for family in families], dtype=bool)
+    prior = np.bincount(y, weight, n_classes) / weight.sum()
     first, ranks = [0], []
     for column in np.flatnonzero(unordered):
         n_values = families[column].n_values or 1
         here = ~np.isnan(x[:, column])
         places = x[here, column].astype(np.int64) * n_classes + y[here]
         counts = np.bincount(places, weight[here], n_values * n_classes).reshape(n_values, n_classes)
-        prior = np.bincount(y, weight, n_classes) / weight.sum()
         shares = (counts + prior) / (counts.sum(1, keepdims=True) + 1.0)
         # Along the direction in which the class frequencies of the categories differ most.
         centred = (shares - prior) * np.sqrt(counts.sum(1, keepdims=True) + 1.0)
@@ -117,28 +119,47 @@ def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes
     return _Columns(np.flatnonzero(~unordered), np.flatnonzero(unordered), np.array(first), joined)
 
 
+def _statistics(x: np.ndarray, y: np.ndarray, columns: _Columns, n_classes: int) -> np.ndarray:
+    """What cells add up over their rows (N, C + 3 U + Y): classes, numbers that are there, with squares, categories."""
+    numbers = x[:, columns.numbers]
+    there = ~np.isnan(numbers)
+    numbers = np.where(there, numbers, 0.0)
+    hot = np.zeros((len(x), len(columns.rank)))
+    for place, column in enumerate(columns.categories):
+        here = np.flatnonzero(~np.isnan(x[:, column]))
+        hot[here, columns.first[place] + x[here, column].astype(np.int64)] = 1.0
+    return np.concatenate([np.eye(n_classes)[y], there, numbers, numbers**2, hot], 1)
+
+
+def _ranked(x: np.ndarray, columns: _Columns) -> np.ndarray:
+    """Rows (N, V) with categories by their rank."""
+    ranked = x.copy()
+    for place, column in enumerate(columns.categories):
+        here = ~np.isnan(x[:, column])
+        ranked[here, column] = columns.rank[columns.first[place] + x[here, column].astype(np.int64)]
+    return ranked
+
+
 def _grow(
-    x: np.ndarray,
+    ranked: np.ndarray,
     y: np.ndarray,
     weight: np.ndarray,
-    columns: _Columns,
-    n_classes: int,
+    statistics: np.ndarray,
     most_cells: int,
     seed: np.random.SeedSequence,
 ) -> _Tree:
+    from scipy.sparse import csr_array
     from sklearn.tree import DecisionTreeClassifier
 
     rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(x), weight / weight.sum())
-    bag, held_out = np.flatnonzero(drawn), np.flatnonzero(drawn == 0)
-    times = drawn[bag].astype(np.float64)
-    filled = _filled(x, rng)
-    for place, column in enumerate(columns.categories):
-        filled[:, column] = columns.rank[columns.first[place] + filled[:, column].astype(np.int64)]
+    times = rng.multinomial(len(ranked), weight / weight.sum())
+    bag, held_out = np.flatnonzero(times), np.flatnonzero(times == 0)
+    filled = _filled(ranked, rng)
     grower = DecisionTreeClassifier(
         max_features="sqrt", max_leaf_nodes=most_cells, random_state=int(rng.integers(2**31 - 1))
     )
-    grown = grower.fit(filled[bag], y[bag], sample_weight=times).tree_
+    counts = times[bag].astype(np.float64)
+    grown = grower.fit(filled[bag], y[bag], sample_weight=counts, check_input=False).tree_
     is_cell = grown.children_left < 0
     each = np.arange(grown.node_count)
     cell = np.where(is_cell, np.cumsum(is_cell) - 1, -1)
@@ -149,108 +170,95 @@ def _grow(
         "right": np.where(is_cell, each, grown.children_right),
         "cell": cell,
     }
-    # As scikit-learn sees rows, which is in float32.
-    cells = cell[grown.apply(filled.astype(np.float32))]
-    filling = _fill_cells(x[bag], y[bag], times, cells[bag], int(is_cell.sum()), columns, n_classes)
-    boxes = _boxes(nodes, len(filled[0]))
-    return _Tree(nodes, _within_boxes(filling, boxes, columns), held_out, cells[held_out])
+    cells = cell[grown.apply(filled)]
+    members = csr_array((counts, (cells[bag], bag)), shape=(int(is_cell.sum()), len(ranked)))
+    return _Tree(nodes, members @ statistics, held_out, cells[held_out])
 
 
 def _filled(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Rows (N, V) with each missing value taken from a row drawn at random; 0 in columns without any."""
+    some = np.flatnonzero(np.isnan(x).any(0))
+    if not len(some):
+        return x
     filled = x.copy()
-    for column in np.flatnonzero(np.isnan(x).any(0)):
+    for column in some:
         missing = np.isnan(x[:, column])
         known = x[~missing, column]
         filled[missing, column] = rng.choice(known, missing.sum()) if len(known) else 0.0
     return filled
 
 
-def _fill_cells(
-    x: np.ndarray,
-    y: np.ndarray,
-    times: np.ndarray,
-    cell: np.ndarray,
-    n_cells: int,
-    columns: _Columns,
-    n_classes: int,
-) -> dict[str, np.ndarray]:
-    """Counts, class frequencies and leaves of cells, from the rows (B, V) in them."""
-    prior = np.bincount(y, times, n_classes) / times.sum()
-    by_class = np.bincount(cell * n_classes + y, times, n_cells * n_classes).reshape(n_cells, n_classes)
-    count = by_class.sum(1)
-    share = (by_class + _CLASS_ROWS * prior) / (count[:, None] + _CLASS_ROWS)
-    means, variances, tables = [], [], []
-    for column in columns.numbers:
-        here = ~np.isnan(x[:, column])
-        value, times_here, cell_here = x[here, column], times[here], cell[here]
-        total = np.bincount(cell_here, times_here, n_cells)
-        some = np.maximum(total, 1e-300)
-        mean = np.bincount(cell_here, times_here * value, n_cells) / some
-        variance = np.bincount(cell_here, times_here * (value - mean[cell_here]) ** 2, n_cells) / some
-        means.append(np.where(total > 0, mean, 0.0))
-        variances.append(np.maximum(np.where(total > 0, variance, 1.0), _MIN_VARIANCE))
-    for place, column in enumerate(columns.categories):
-        n_values = int(columns.first[place + 1] - columns.first[place])
-        here = ~np.isnan(x[:, column])
-        places = cell[here] * n_values + x[here, column].astype(np.int64)
-        counts = np.bincount(places, times[here], n_cells * n_values).reshape(n_cells, n_values)
-        whole = counts.sum(0) + 1.0 / n_values
-        tables.append(counts + _CATEGORY_ROWS * whole / whole.sum())
-    nothing = np.empty((n_cells, 0))
+def _fill_cells(sums: np.ndarray, columns: _Columns, n_classes: int) -> dict[str, np.ndarray]:
+    """Counts, class frequencies and leaves of cells, from sums (T, K, C + 3 U + Y) over their rows."""
+    width = len(columns.numbers)
+    by_class, there, total, squares, hot = np.split(sums, np.cumsum([n_classes, width, width, width]), axis=2)
+    count = by_class.sum(2)
+    prior = by_class.sum(1, keepdims=True) / count.sum(1)[:, None, None]
+    some = np.maximum(there, 1.0)
+    mean = total / some
+    variance = np.where(there > 0, squares / some - mean**2, 1.0)
+    tables = []
+    for start, stop in zip(columns.first[:-1], columns.first[1:], strict=True):
+        counts = hot[:, :, start:stop]
+        whole = counts.sum(1, keepdims=True) + 1.0 / (stop - start)
+        tables.append(counts + _CATEGORY_ROWS * whole / whole.sum(2, keepdims=True))
     return {
         "count": count,
-        "class_share": share,
-        "mean": np.stack(means, 1) if means else nothing,
-        "variance": np.stack(variances, 1) if variances else nothing,
-        "log_table": np.log(np.concatenate(tables, 1)) if tables else nothing,
+        "class_share": (by_class + PRIOR_STRENGTH * prior) / (count[:, :, None] + PRIOR_STRENGTH),
+        "mean": mean,
+        "variance": np.maximum(variance, _MIN_VARIANCE),
+        "log_table": np.log(np.concatenate([*tables, hot[:, :, :0]], 2)),
     }
 
 
-def _boxes(nodes: dict[str, np.ndarray], n_columns: int) -> np.ndarray:
-    """Lower (open) and upper (closed) ends of the cells' boxes: (2, K, V)."""
-    n_nodes = len(nodes["cell"])
-    ends = np.empty((2, n_nodes, n_columns))
+def _boxes(nodes: dict[str, np.ndarray], n_cells: int, n_columns: int) -> np.ndarray:
+    """Lower (open) and upper (closed) ends of the cells' boxes: (2, T, K, V)."""
+    n_trees, n_nodes = nodes["cell"].shape
+    ends = np.empty((2, n_trees, n_nodes, n_columns))
     ends[0], ends[1] = -np.inf, np.inf
-    for node in np.flatnonzero(nodes["cell"] < 0):  # children come after their parent
-        column, threshold = nodes["feature"][node], nodes["threshold"][node]
-        left, right = nodes["left"][node], nodes["right"][node]
-        ends[:, left], ends[:, right] = ends[:, node], ends[:, node]
-        ends[1, left, column] = min(ends[1, left, column], threshold)
-        ends[0, right, column] = max(ends[0, right, column], threshold)
-    return ends[:, nodes["cell"] >= 0]
+    for tree, inner in levels(nodes["left"], nodes["right"], nodes["cell"]):
+        column, threshold = nodes["feature"][tree, inner], nodes["threshold"][tree, inner]
+        left, right = nodes["left"][tree, inner], nodes["right"][tree, inner]
+        for child in (left, right):
+            ends[:, tree, child] = ends[:, tree, inner]
+        ends[1, tree, left, column] = np.minimum(ends[1, tree, left, column], threshold)
+        ends[0, tree, right, column] = np.maximum(ends[0, tree, right, column], threshold)
+    boxes = np.empty((2, n_trees, n_cells, n_columns))
+    boxes[0], boxes[1] = -np.inf, np.inf
+    tree, node = np.nonzero(nodes["cell"] >= 0)
+    boxes[:, tree, nodes["cell"][tree, node]] = ends[:, tree, node]
+    return boxes
 
 
 def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: _Columns) -> dict[str, np.ndarray]:
-    """The same with leaves that integrate to 1 over their boxes."""
+    """The same cells with leaves that integrate to 1 over their boxes."""
     from scipy.special import log_ndtr
 
-    low, high = ((end[:, columns.numbers] - cells["mean"]) / np.sqrt(cells["variance"]) for end in boxes)
+    low, high = ((end[:, :, columns.numbers] - cells["mean"]) / np.sqrt(cells["variance"]) for end in boxes)
     # Of the two tails the smaller ones: the difference of numbers near 1 would lose all digits.
     flipped = low > 0
     low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
     upper, lower = log_ndtr(high), log_ndtr(low)
     log_mass = upper + np.log1p(-np.exp(np.minimum(lower - upper, -1e-12)))
-    tables = []
+    log_table = cells["log_table"].copy()
     for place, column in enumerate(columns.categories):
         part = slice(columns.first[place], columns.first[place + 1])
         rank = columns.rank[part]
-        inside = (rank > boxes[0][:, [column]]) & (rank <= boxes[1][:, [column]])
-        table = np.where(inside, cells["log_table"][:, part], -np.inf)
-        top = table.max(1, keepdims=True)
-        tables.append(table - top - np.log(np.exp(table - top).sum(1, keepdims=True)))
-    log_table = np.concatenate(tables, 1) if tables else cells["log_table"]
+        inside = (rank > boxes[0][:, :, [column]]) & (rank <= boxes[1][:, :, [column]])
+        table = np.where(inside, log_table[:, :, part], -np.inf)
+        top = table.max(2, keepdims=True)
+        log_table[:, :, part] = table - top - np.log(np.exp(table - top).sum(2, keepdims=True))
     return {**cells, "log_mass": log_mass, "log_table": log_table}
 
 
-def _choose_sharpness(trees: Sequence[_Tree], y: np.ndarray, weight: np.ndarray, n_classes: int) -> float:
+def _choose_sharpness(trees: Sequence[_Tree], class_share: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
     """The power under which rows are most likely by the trees that were grown without them; 1 if there are none."""
-    total, times = np.zeros((len(y), n_classes)), np.zeros(len(y))
-    for tree in trees:
-        total[tree.held_out] += tree.cells["class_share"][tree.cell_of_held_out]
+    total, times = np.zeros((len(y), class_share.shape[2])), np.zeros(len(y))
+    for tree, shares in zip(trees, class_share, strict=True):
+        total[tree.held_out] += shares[tree.cell_of_held_out]
         times[tree.held_out] += 1.0
-    judged = times > 0
-    if not judged.any():
+    judged = np.flatnonzero(times)
+    if not len(judged):
         return 1.0
     logs = np.log(np.maximum(total[judged] / times[judged, None], 1e-300))
     labels, weights = y[judged], weight[judged]

@@ -74,7 +74,9 @@ def kernel_circuit(
     circuit = rat_spn(x.shape[1], n_classes, depth=0, n_leaves=len(places), n_repetitions=1, leaf=free).double()
     (root,) = circuit.root_branches()
     label = torch.as_tensor(y[places])
-    per_class = np.bincount(y, weight, n_classes) / np.maximum(np.bincount(y[places], weight[places], n_classes), 1e-300)
+    per_class = np.bincount(y, weight, n_classes) / np.maximum(
+        np.bincount(y[places], weight[places], n_classes), 1e-300
+    )
     log_weight = torch.as_tensor(np.log(weight[places] * per_class[y[places]]))
     own = label.unsqueeze(0) == torch.arange(n_classes).unsqueeze(1)
     with torch.no_grad():
