@@ -234,9 +234,9 @@ class LeafLayer(nn.Module):
         -------
         Tensor (F, I, N)
         """
-        kept = zip(self.leaf_groups(), keep or [None] * len(self.groups), strict=True)
         values, terms = [], []
-        for group, mask in kept:
+        for place, group in enumerate(self.leaf_groups()):
+            mask = None if keep is None else keep[place]
             if isinstance(group, ExponentialGroup):
                 terms.append(group.terms(x, mask))
             else:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.generative import GenerativeMixin
+from socratic.estimators.learned import FOREST
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.parameters import DENSITY_PARAMETERS
 from socratic.estimators.posterior import Uncertain, dropout_of
@@ -39,6 +40,11 @@ class DensityBase(TableEstimator):
         x = encode_rows(self, X)
         moments = self._uncertain().moments(self.circuit_, x)
         return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.structure == FOREST:
+            raise ValueError("structure='forest' is for classifiers; 'kernels' is what it knows rows by")
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
         """Train ``circuit_`` on the rows of a table."""

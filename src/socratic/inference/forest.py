@@ -90,6 +90,7 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
     spread = share * (1.0 - share) / (strength + 1.0)[:, :, None]
     # The expected entropy of a draw from a Dirichlet distribution with the mean ``share``.
     expected = digamma(strength + 1.0) - (share * digamma(strength[:, :, None] * share + 1.0)).sum(2)
+    information = np.maximum(_entropy(share) - expected, 0.0)
     shape = (len(x), forest.n_trees)
     by_class = (*shape, forest.n_classes)
     found = TreeAnswers(np.empty(by_class), np.empty(by_class), np.empty(shape))
@@ -104,9 +105,8 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
         parts /= parts.sum(1, keepdims=True)
         mean, variance = parts @ share[tree], parts**2 @ spread[tree]
         found.shares[some[rows], tree], found.variance[some[rows], tree] = mean, variance
-        # To second order: a draw of the cells' probabilities varies around the mean of those that a row may be in.
-        plain = -(mean * np.log(np.maximum(mean, _TINY))).sum(1)
-        within = plain - 0.5 * (variance / np.maximum(mean, _TINY)).sum(1)
+        # As if what a draw tells of each cell were small, and proportional to its variance.
+        within = _entropy(mean) - (parts**2 @ information[tree])
         found.entropy[some[rows], tree] = np.maximum(within, 0.0)
     return found
 
@@ -143,6 +143,10 @@ def _sharpened(mean: np.ndarray, forest: Forest, class_prior: np.ndarray) -> np.
     powers = np.maximum(mean, _TINY) ** forest.sharpness
     powers = powers * (class_prior / np.maximum(forest.class_prior, _TINY))
     return powers / powers.sum(1, keepdims=True)
+
+
+def _entropy(probabilities: np.ndarray) -> np.ndarray:
+    return -(probabilities * np.log(np.maximum(probabilities, _TINY))).sum(-1)
 
 
 def _seen(forest: Forest, x: np.ndarray) -> np.ndarray:

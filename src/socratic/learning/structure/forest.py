@@ -101,7 +101,7 @@ def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes
     unordered = np.array([family.unordered for family in families], dtype=bool)
     prior = np.bincount(y, weight, n_classes) / weight.sum()
     first, ranks = [0], []
-    for column in np.flatnonzero(unordered):
+    for column in np.flatnonzero(unordered).tolist():
         n_values = families[column].n_values or 1
         here = ~np.isnan(x[:, column])
         places = x[here, column].astype(np.int64) * n_classes + y[here]

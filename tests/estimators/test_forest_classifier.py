@@ -1,0 +1,111 @@
+"""Classifiers whose classes are answered by a forest, and whose familiarity is told by kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.model_selection import train_test_split
+
+from socratic import CircuitClassifier, CircuitDensity, CircuitOutlierDetector, load
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, ...]:
+    return tuple(train_test_split(*load_digits(return_X_y=True), random_state=0))
+
+
+@pytest.fixture(scope="module")
+def model(digits: tuple[np.ndarray, ...]) -> CircuitClassifier:
+    x, _, y, _ = digits
+    return CircuitClassifier(structure="forest", random_state=0).fit(x, y)
+
+
+def test_answers_of_digits(model: CircuitClassifier, digits: tuple[np.ndarray, ...]) -> None:
+    _, x, _, y = digits
+    answer = model.answer(x)
+    assert (model.predict(x) == y).mean() > 0.94
+    assert np.allclose(answer.probabilities, model.predict_proba(x))
+    assert np.allclose(answer.probabilities.sum(1), 1.0)
+    assert (answer.uncertainty.p_value <= 0.05).mean() < 0.12
+    noise = np.random.default_rng(0).uniform(0.0, 16.0, x.shape)
+    assert (model.answer(noise).uncertainty.p_value <= 0.05).mean() > 0.95
+
+
+def test_a_file_holds_the_forest(model: CircuitClassifier, digits: tuple[np.ndarray, ...], tmp_path: Path) -> None:
+    _, x, _, _ = digits
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    ours, theirs = model.answer(x[:50]), again.answer(x[:50])
+    assert np.array_equal(ours.probabilities, theirs.probabilities)
+    assert np.array_equal(ours.uncertainty.p_value, theirs.uncertainty.p_value)
+
+
+def test_queries_and_reasons_come_from_the_kernels(model: CircuitClassifier, digits: tuple[np.ndarray, ...]) -> None:
+    _, x, _, _ = digits
+    assert np.isfinite(model.score_samples(x)).all()
+    rows, labels = model.sample(20, random_state=0)
+    assert rows.shape == (20, 64)
+    assert (model.predict(rows) == labels).mean() > 0.7
+    gaps = x[:5].copy()
+    gaps[:, 20:30] = np.nan
+    assert np.isfinite(model.impute(gaps)).all()
+    odd = x[:20].copy()
+    odd[:, 36] = 60.0
+    assert [reasons[0].name for reasons in model.explain(odd).top(1)].count("x36") >= 18
+
+
+def test_missing_cells_cost_little(digits: tuple[np.ndarray, ...], model: CircuitClassifier) -> None:
+    _, x, _, y = digits
+    gaps = np.where(np.random.default_rng(0).random(x.shape) < 0.3, np.nan, x)
+    assert (model.predict(gaps) == y).mean() > 0.85
+
+
+def test_frames_with_categories_and_gaps() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    frame = pd.DataFrame(
+        {
+            "number": np.where(rng.random(300) < 0.1, np.nan, rng.normal(y, 1.0)),
+            "text": np.where(rng.random(300) < 0.1, None, np.array(["a", "b", "c"])[(y + rng.integers(2, size=300)) % 3]),
+            "flag": rng.random(300) < 0.3 + 0.4 * y,
+        }
+    )
+    model = CircuitClassifier(structure="forest", random_state=0).fit(frame, y)
+    assert (model.predict(frame) == y).mean() > 0.75
+    assert model.explain(frame[:3]).names == ("number", "text", "flag")
+
+
+def test_another_fit_leaves_nothing_of_the_forest_behind() -> None:
+    x, y = load_wine(return_X_y=True)
+    model = CircuitClassifier(structure="forest", random_state=0).fit(x, y)
+    assert model.dropout_ == 0.0
+    model.set_params(structure="learnspn").fit(x, y)
+    assert not hasattr(model, "forest_")
+    assert hasattr(model, "profile_")
+    model.set_params(structure="forest").fit(x, y)
+    assert not hasattr(model, "profile_")
+
+
+def test_what_a_forest_has_no_answer_to_is_refused() -> None:
+    x, y = load_wine(return_X_y=True)
+    with pytest.raises(ValueError, match="doubt='dropout' is for circuits with sums to drop from"):
+        CircuitClassifier(structure="forest", doubt="dropout").fit(x, y)
+    with pytest.raises(ValueError, match="leaf_variance is for circuits"):
+        CircuitClassifier(structure="forest", leaf_variance=0.1).fit(x, y)
+    with pytest.raises(ValueError, match="n_circuits must be 1 for structure='forest'"):
+        CircuitClassifier(structure="forest", n_circuits=3).fit(x, y)
+    with pytest.raises(ValueError, match=r"takes gaussian, bernoulli and categorical columns; got 'x0' \(gamma\)"):
+        CircuitClassifier(structure="forest", leaf={"x0": "gamma"}).fit(x, y)
+    with pytest.raises(ValueError, match="structure='forest' is for classifiers"):
+        CircuitDensity(structure="forest").fit(x)
+
+
+def test_kernels_find_what_is_unlike_the_training_rows() -> None:
+    x, y = load_wine(return_X_y=True)
+    detector = CircuitOutlierDetector(structure="kernels", random_state=0).fit(x[y != 2])
+    known, other = detector.score_samples(x[y != 2]), detector.score_samples(x[y == 2])
+    assert np.median(other) < np.quantile(known, 0.05)

@@ -1,0 +1,148 @@
+"""Forests: every tree is a circuit over rows and classes, against enumeration, integration and sampling."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from socratic.circuit.forest import Forest
+from socratic.families import Bernoulli, Categorical, Gaussian
+from socratic.inference.forest import (
+    cells_of,
+    consistent_cells,
+    forest_posterior,
+    forest_shares,
+    tree_answers,
+    tree_log_joint,
+)
+from socratic.learning.structure import grow_forest
+
+FAMILIES = [Gaussian(), Categorical(3), Bernoulli()]
+GRID = np.linspace(-14.0, 16.0, 30_001)
+
+
+def table(n: int = 80, seed: int = 0, missing: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    x = np.column_stack([rng.normal(1.5 * y, 0.7), (y + rng.integers(2, size=n)) % 3, rng.random(n) < 0.3 + 0.2 * y])
+    x = x.astype(float)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def forest() -> Forest:
+    return grow_forest(*table(), FAMILIES, 3, n_trees=5, most_cells=12, seed=1)
+
+
+def every_row() -> list[np.ndarray]:
+    values = itertools.product(range(3), range(2))
+    return [np.column_stack([GRID, np.full_like(GRID, a), np.full_like(GRID, b)]) for a, b in values]
+
+
+def test_every_tree_is_normalised(forest: Forest) -> None:
+    total = sum(np.exp(tree_log_joint(forest, rows)).sum((0, 2)) for rows in every_row()) * (GRID[1] - GRID[0])
+    assert np.allclose(total, 1.0, atol=1e-3)  # densities jump at the ends of boxes
+
+
+def test_missing_values_are_summed_and_integrated_out(forest: Forest) -> None:
+    known = np.array([[0.4, np.nan, 1.0]])
+    parts = [np.exp(tree_log_joint(forest, np.array([[0.4, code, 1.0]]))) for code in range(3)]
+    assert np.allclose(np.exp(tree_log_joint(forest, known)), sum(parts), rtol=1e-10)
+    rows = np.column_stack([GRID, np.full_like(GRID, 2.0), np.full_like(GRID, 0.0)])
+    integral = np.exp(tree_log_joint(forest, rows)).sum(0) * (GRID[1] - GRID[0])
+    assert np.allclose(np.exp(tree_log_joint(forest, np.array([[np.nan, 2.0, 0.0]])))[0], integral, rtol=2e-2)
+
+
+def test_answers_are_the_shares_of_the_joint(forest: Forest) -> None:
+    x, _ = table(seed=5, missing=0.4)
+    joint = np.exp(tree_log_joint(forest, x))
+    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    assert np.allclose(answers.shares, joint / joint.sum(2, keepdims=True), atol=1e-12)
+
+
+def test_complete_rows_are_in_one_cell_of_each_tree(forest: Forest) -> None:
+    x, _ = table(seed=3, missing=0.0)
+    consistent = consistent_cells(forest, x)
+    assert (consistent.sum(1) == 1).all()
+    assert (consistent.argmax(1).T == cells_of(forest, x)).all()
+    assert consistent_cells(forest, np.full((1, 3), np.nan)).sum() == (forest.count > 0).sum()
+
+
+def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) -> None:
+    x, _ = table(seed=5, missing=0.3)
+    x = x[:8]
+    answers = tree_answers(forest, x, worth=0.5, prior_strength=2.0)
+    rng = np.random.default_rng(0)
+    alpha = (2.0 + 0.5 * forest.count)[:, :, None] * np.maximum(forest.class_share, 1e-12)
+    gammas = rng.standard_gamma(alpha, size=(20_000, *alpha.shape))
+    drawn = gammas / gammas.sum(-1, keepdims=True)
+    joint = tree_log_joint(forest, x)
+    assert np.isfinite(joint).any()
+    for row in range(len(x)):
+        consistent = consistent_cells(forest, x[[row]])[:, :, 0]
+        for tree in range(forest.n_trees):
+            if consistent[tree].sum() > 1:  # where shares of cells are needed: only the mean is checked here
+                continue
+            sample = drawn[:, tree, consistent[tree]][:, 0]
+            assert np.allclose(sample.mean(0), answers.shares[row, tree], atol=0.02)
+            assert np.allclose(sample.var(0), answers.variance[row, tree], atol=0.004)
+            within = -(sample * np.log(np.maximum(sample, 1e-300))).sum(1).mean()
+            assert within == pytest.approx(answers.entropy[row, tree], abs=0.02)
+
+
+def test_posterior_is_that_of_the_average_and_doubt_goes_down_with_rows(forest: Forest) -> None:
+    x, _ = table(seed=5, missing=0.2)
+    few = forest_posterior(forest, tree_answers(forest, x, worth=0.1, prior_strength=0.1), forest.class_prior)
+    many = forest_posterior(forest, tree_answers(forest, x, worth=10.0, prior_strength=0.1), forest.class_prior)
+    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    assert np.allclose(few.mean.numpy(), shares)
+    assert (few.mutual_information >= many.mutual_information - 1e-12).all()
+    assert (few.std >= many.std - 1e-12).all()
+    assert (few.std**2 <= few.mean * (1.0 - few.mean) + 1e-12).all()
+
+
+def test_another_prior_moves_the_odds(forest: Forest) -> None:
+    x, _ = table(seed=5)
+    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    prior = np.array([0.2, 0.3, 0.5])
+    plain, moved = forest_shares(forest, answers, forest.class_prior), forest_shares(forest, answers, prior)
+    expected = plain * prior / forest.class_prior
+    assert np.allclose(moved, expected / expected.sum(1, keepdims=True))
+
+
+def test_rows_far_from_everything_still_belong_to_a_class(forest: Forest) -> None:
+    x = np.array([[1e9, 0.0, 1.0], [-1e300, np.nan, np.nan], [np.nan, np.nan, np.nan]])
+    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    assert np.isfinite(shares).all()
+    assert np.allclose(shares.sum(1), 1.0)
+    assert np.allclose(shares[2], forest.class_prior, atol=0.1)
+
+
+def test_growing_depends_on_the_seed_alone() -> None:
+    x, y = table()
+    one, two, other = (
+        grow_forest(x, y, FAMILIES, 3, n_trees=3, seed=seed, n_jobs=jobs) for seed, jobs in [(1, 1), (1, 2), (2, 1)]
+    )
+    assert all(np.array_equal(value, two.parts()[0][name]) for name, value in one.parts()[0].items())
+    assert not np.array_equal(one.count, other.count)
+
+
+def test_a_damaged_forest_is_refused(forest: Forest) -> None:
+    arrays, config = forest.parts()
+    assert Forest.from_parts(arrays, config).n_trees == 5
+    with pytest.raises(ValueError, match="mean of a forest must have the shape"):
+        Forest.from_parts({**arrays, "mean": arrays["mean"][:, :2]}, config)
+    with pytest.raises(ValueError, match="left of a forest must hold whole numbers from 0"):
+        Forest.from_parts({**arrays, "left": arrays["left"] + 10_000}, config)
+    with pytest.raises(ValueError, match="sharpness of a forest must be positive"):
+        Forest.from_parts(arrays, {"sharpness": -1.0})
+
+
+def test_one_row_a_class_and_rows_that_are_all_alike() -> None:
+    x = np.zeros((4, 2))
+    forest = grow_forest(x, np.array([0, 0, 1, 1]), [Gaussian()] * 2, 2, n_trees=4)
+    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    assert np.isfinite(shares).all()
