@@ -67,10 +67,11 @@ def test_missing_cells_cost_little(digits: tuple[np.ndarray, ...], model: Circui
 def test_frames_with_categories_and_gaps() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=300)
+    texts = np.array(["a", "b", "c"])[(y + rng.integers(2, size=300)) % 3]
     frame = pd.DataFrame(
         {
             "number": np.where(rng.random(300) < 0.1, np.nan, rng.normal(y, 1.0)),
-            "text": np.where(rng.random(300) < 0.1, None, np.array(["a", "b", "c"])[(y + rng.integers(2, size=300)) % 3]),
+            "text": np.where(rng.random(300) < 0.1, None, texts),
             "flag": rng.random(300) < 0.3 + 0.4 * y,
         }
     )

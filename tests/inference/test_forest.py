@@ -67,7 +67,7 @@ def test_complete_rows_are_in_one_cell_of_each_tree(forest: Forest) -> None:
     x, _ = table(seed=3, missing=0.0)
     consistent = consistent_cells(forest, x)
     assert (consistent.sum(1) == 1).all()
-    assert (consistent.argmax(1).T == cells_of(forest, x)).all()
+    assert (cells_of(forest, x) == consistent.argmax(1).T).all()
     assert consistent_cells(forest, np.full((1, 3), np.nan)).sum() == (forest.count > 0).sum()
 
 

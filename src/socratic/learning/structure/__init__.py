@@ -1,4 +1,4 @@
-"""Structures learned from data: LearnSPN and kernels for tables, Chow-Liu trees for categories."""
+"""Structures learned from data: LearnSPN, forests, kernels, and Chow-Liu trees, hidden ones and others."""
 
 from socratic.learning.structure.chow_liu import chow_liu_tree
 from socratic.learning.structure.forest import grow_forest
