@@ -88,7 +88,7 @@ def test_unknown_categories_are_missing_with_one_warning() -> None:
     missing = frame.iloc[:5].copy()
     missing["colour"] = None
     with pytest.warns(
-        UserWarning, match=r"taken as missing: 5 in 1 column\(s\), such as 'purple' in 'colour'"
+        UserWarning, match=r"count against their rows: 5 in 1 column\(s\), such as 'purple' in 'colour'"
     ) as record:
         found = model.predict_proba(strange)
     assert len(record) == 1

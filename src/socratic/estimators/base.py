@@ -23,6 +23,7 @@ from socratic.estimators.posterior import DOUBTS, DROPOUT
 from socratic.inference.kinds import engine_of
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import History
+from socratic.tables.inputs import known
 
 
 class SocraticEstimator(BaseEstimator, ABC):
@@ -127,7 +128,7 @@ class CircuitEstimator(SocraticEstimator):
     @torch.no_grad()
     def _log_joint(self, x: Tensor) -> Tensor:
         """log p(x, class) of rows (n, V): (n, C)."""
-        return self.circuit_.log_likelihood(x) + self._log_prior(self.circuit_)
+        return self.circuit_.log_likelihood(known(x)) + self._log_prior(self.circuit_)
 
     def _log_density(self, x: Tensor, log_joint: Tensor) -> np.ndarray:
         """log p(x) of rows (n, V), in the units of the data: (n,)."""

@@ -28,6 +28,7 @@ from socratic.estimators.verdicts import JudgingClassifier
 from socratic.inference.posterior import Posterior
 from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
 from socratic.learning.settings import Rows
+from socratic.tables.inputs import known
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.answers import Answer, Uncertainty
 from socratic.uncertainty.conformal import Conformal
@@ -151,7 +152,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         self._count_visits(parts.train)
         self._choose_doubt(parts.validation or reference or parts.train)
         crossed = self._fit_profiles(reference, rng)
-        self._expect(reference.x, lambda x: self._doubt(x, self._log_joints(x)).scores(), rng)
+        self._expect(reference.x, self._scores_of, rng)
         answer = self._answer_encoded(calibration.x)
         self.detector_ = fit_detector(
             self.detector,
@@ -217,7 +218,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
                 delattr(self, f"{name}_")
         if isinstance(self.circuit_, Circuit) and not self.circuit_.inner_layers():
             return {}
-        x = torch.cat(list(self._read_in_batches(rows.x)))
+        x = known(torch.cat(list(self._read_in_batches(rows.x))))
         folds = rng.permutation(len(x)) % N_FOLDS
         found = {}
         for name, by_class in PROFILES.items():
@@ -246,6 +247,10 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         """Scores of rows of the kind that is trained on."""
         return self._answer_encoded(x).uncertainty.scores()
 
+    def _scores_of(self, x: Tensor) -> Scores:
+        """Scores of rows as they were encoded."""
+        return self._doubt(x, self._log_joints(x)).scores()
+
     def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
         """What the classifier says of its doubt, before it is compared with familiar rows."""
         committee = self._committee()
@@ -256,19 +261,19 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
         doubt = Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)
-        return doubt.judged_by(self._comparable(doubt.scores(), x))
+        return doubt.judged_by(self._comparable(doubt.scores(), x, self._scores_of))
 
     def _posterior(self, x: Tensor, log_joints: Tensor, doubts: Sequence[Any], method: str) -> Posterior:
         """The class posterior of rows over what is in doubt of each circuit."""
         prior = self.class_prior_.tolist()
-        return self._committee().posterior(method, x, log_joints, doubts, self._leaf_variance(), prior)
+        return self._committee().posterior(method, known(x), log_joints, doubts, self._leaf_variance(), prior)
 
     def _distance(self, name: str, x: Tensor) -> np.ndarray:
         """How far rows are from one of ``PROFILES``: (N,), NaN in models from files that have none."""
         profile: Profile | None = getattr(self, f"{name}_", None)
         if profile is None:
             return np.full(len(x), np.nan)
-        return profile.score(self.circuit_, x, class_prior=self.class_prior_.tolist())
+        return profile.score(self.circuit_, known(x), class_prior=self.class_prior_.tolist())
 
     def _set_circuits(self, circuits: Circuits) -> None:
         super()._set_circuits(circuits)
@@ -306,13 +311,13 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _log_joints(self, x: Tensor) -> Tensor:
         """log p(x, class) of rows (n, V) by each circuit that answers: (K, n, C)."""
-        return self._committee().log_joints(x, self._log_prior(self.circuit_))
+        return self._committee().log_joints(known(x), self._log_prior(self.circuit_))
 
     def _log_joint(self, x: Tensor) -> Tensor:
         return _mixed(self._log_joints(x))
 
     def _shares(self, x: Tensor, log_joints: Tensor | None = None) -> np.ndarray:
-        return self._committee().shares(x, self._log_prior(self.circuit_), log_joints).double().cpu().numpy()
+        return self._committee().shares(known(x), self._log_prior(self.circuit_), log_joints).double().cpu().numpy()
 
     def _log_prior(self, circuit: Circuit | Graph) -> Tensor:
         with np.errstate(divide="ignore"):  # a class may have a prior of 0

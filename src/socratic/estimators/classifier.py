@@ -21,7 +21,7 @@ from socratic.estimators.preparation import Parts
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
 from socratic.learning.settings import History
-from socratic.tables.inputs import check_labels
+from socratic.tables.inputs import check_labels, known
 from socratic.uncertainty.synthetic import synthetic_shifts
 
 
@@ -216,4 +216,4 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:
         continuous = np.array([column.family.real for column in self.table_.columns])
-        return [torch.as_tensor(shifted) for shifted in synthetic_shifts(x.double().numpy(), continuous, rng)]
+        return [torch.as_tensor(shifted) for shifted in synthetic_shifts(known(x).double().numpy(), continuous, rng)]

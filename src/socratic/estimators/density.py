@@ -21,7 +21,7 @@ from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
 from socratic.learning.em import fit_em
 from socratic.learning.settings import History
-from socratic.tables.inputs import encode_rows
+from socratic.tables.inputs import encode_cells, known
 from socratic.uncertainty.answers import DensityUncertainty
 
 _PATIENCE = 15
@@ -37,8 +37,8 @@ class DensityBase(TableEstimator):
     def uncertainty(self, X: Any) -> DensityUncertainty:  # noqa: N803
         """Mean and deviation of each row's p(x) over what is in doubt, and leaves as uncertain as ``leaf_variance``."""
         check_is_fitted(self)
-        x = encode_rows(self, X)
-        moments = self._uncertain().moments(self.circuit_, x)
+        x = encode_cells(self, X)
+        moments = self._uncertain().moments(self.circuit_, known(x))
         return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
 
     def _check_parameters(self) -> None:

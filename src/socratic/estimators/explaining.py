@@ -61,8 +61,17 @@ class ExplainingEstimator(CircuitEstimator):
     def _expect(self, x: Tensor, scores: Callable[[Tensor], Scores], rng: np.random.Generator) -> None:
         """Learn what scores to expect of rows with missing cells, by familiar ones (n, V) as the circuit reads them."""
 
-    def _comparable(self, scores: Scores, x: Tensor) -> Scores:  # noqa: ARG002 - where no cell can be missing
-        """Scores of rows (n, V) as the circuit reads them, made comparable with each other."""
+    def _comparable(
+        self,
+        scores: Scores,
+        x: Tensor,  # noqa: ARG002 - where no cell can be missing or strange
+        again: Callable[[Tensor], Scores] | None = None,  # noqa: ARG002
+    ) -> Scores:
+        """Scores of rows (n, V) as they were encoded, made comparable with each other.
+
+        A row with a value that no training row holds is at least as unusual as with the rarest in its place, if it is
+        known how to score it ``again``.
+        """
         return scores
 
     def _check_fitted(self) -> None:

@@ -49,8 +49,8 @@ class GenerativeMixin:
         evidence = torch.full_like(rows, torch.nan)
         evidence[:, known] = rows[:, known]
         values = conditional_log_likelihood(self.circuit_, rows, evidence, class_prior=self._prior_of_classes())
-        asked = (~rows.isnan() & evidence.isnan()).double().cpu().numpy()
-        return values.double().cpu().numpy() - asked @ self.table_.log_scale
+        asked = torch.where(evidence.isnan(), rows, torch.nan).double().cpu().numpy()
+        return values.double().cpu().numpy() - self.table_.log_volume(asked)
 
     def impute(self, X: Any, *, method: str = "mean", random_state: Any = None) -> Any:  # noqa: N803
         """Fill in what is missing, from what is there.

@@ -22,6 +22,7 @@ from socratic.estimators.parameters import PARAMETERS, Parameter, one_of
 from socratic.estimators.preparation import MIN_HELD_OUT, prepare, split_rows
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.images.checks import check_images
+from socratic.tables.inputs import known
 from socratic.tables.raw import raw_table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
@@ -312,15 +313,16 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         """The scores of rows (n, V) as the circuit reads them."""
         density = self.density_
         unlikely = -density._log_density(x, density._log_joint(x))
-        profile = self.profile_.score(density.circuit_, x)
-        return density._comparable({"log_likelihood": unlikely, "typicality": unlikely, "profile": profile}, x)
+        profile = self.profile_.score(density.circuit_, known(x))
+        scores = {"log_likelihood": unlikely, "typicality": unlikely, "profile": profile}
+        return density._comparable(scores, x, self._circuit_scores)
 
     def _fit_profile(self, reference: Given, rng: np.random.Generator) -> np.ndarray:
         """Set ``profile_``, and return the scores (N,) of the rows by profiles of the others among them."""
         circuit = self.density_.circuit_
         x = torch.cat(list(self.density_._batches(reference.rows)))
         folds = rng.permutation(len(x)) % N_FOLDS
-        self.profile_, scores = Profile.fit_crossed(circuit, x, folds, reference.weight)
+        self.profile_, scores = Profile.fit_crossed(circuit, known(x), folds, reference.weight)
         self.density_._expect(x, self._circuit_scores, rng)
         return self.density_._comparable({"profile": scores}, x)["profile"]
 

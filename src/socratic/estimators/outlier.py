@@ -148,7 +148,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         return self._scores(x)["log_likelihood"]
 
     def _scores(self, x: Tensor) -> Scores:
-        return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint(x))}, x)
+        return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint(x))}, x, self._scores)
 
     def _conformal(self) -> Conformal:
         return self.conformal_

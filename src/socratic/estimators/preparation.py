@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from socratic.families import LeafName
 from socratic.learning.settings import Rows
 from socratic.tables.columns import Table, fit_table
+from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
 
 MIN_HELD_OUT = 20
@@ -110,9 +111,10 @@ class Prepared:
                 torch.as_tensor(weight, dtype=torch.float32),
             )
 
+        validation = rows(split.validation, self.weight[split.validation])
         return table, Parts(
             rows(place, train.weight),
-            rows(split.validation, self.weight[split.validation]) if len(split.validation) else None,
+            replace(validation, x=known(validation.x)) if len(validation) else None,
             rows(split.reference, self.weight[split.reference]),
             rows(split.calibration, self.weight[split.calibration]),
         )

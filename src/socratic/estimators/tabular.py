@@ -17,7 +17,7 @@ from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import Parts, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.tables.columns import Table, no_column
-from socratic.tables.inputs import check_columns, check_weights, encode_rows
+from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
 from socratic.tables.raw import RawTable
 from socratic.uncertainty.expected import ExpectedScores, hide_cells
 from socratic.uncertainty.reasons import Reasons
@@ -44,11 +44,10 @@ class TableEstimator(ExplainingEstimator):
         return tags
 
     def _batches(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
-        yield encode_rows(self, X)
+        yield encode_cells(self, X)
 
     def _log_volume(self, x: Tensor) -> np.ndarray:
-        observed = ~np.isnan(x.double().cpu().numpy())
-        return observed @ self.table_.log_scale
+        return self.table_.log_volume(x.double().cpu().numpy())
 
     def _expect(self, x: Tensor, scores: Callable[[Tensor], Scores], rng: np.random.Generator) -> None:
         self.expected_ = ExpectedScores({}, {})
@@ -57,19 +56,29 @@ class TableEstimator(ExplainingEstimator):
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         self.expected_ = ExpectedScores.fit(joined, ~np.isnan(rows), len(x))
 
-    def _comparable(self, scores: Scores, x: Tensor) -> Scores:
+    def _comparable(self, scores: Scores, x: Tensor, again: Callable[[Tensor], Scores] | None = None) -> Scores:
         if not hasattr(self, "expected_"):  # from a file of before, or not calibrated
             return scores
-        volume = self._log_volume(x)
-        unitless = {name: scores[name] - volume for name in LIKELIHOODS if name in scores}
-        return self.expected_.comparable({**scores, **unitless}, ~x.isnan().cpu().numpy())
+        rows = x.double().cpu().numpy()
+        units = self.table_.log_units(rows)
+        unitless = {name: scores[name] - units for name in LIKELIHOODS if name in scores}
+        compared = self.expected_.comparable({**scores, **unitless}, ~np.isnan(rows))
+        found = {name: np.array(values) for name, values in compared.items()}
+        strange = np.flatnonzero(np.isinf(rows).any(1))
+        if again is not None:
+            for others in self.table_.with_rarest(rows[strange]):
+                for name, values in again(torch.as_tensor(others).to(x)).items():
+                    found[name][strange] = np.maximum(found[name][strange], values)
+        beyond = self.table_.beyond(rows)
+        return {name: np.where(beyond, np.inf, values) for name, values in found.items()}
 
     def _read(self, x: Tensor) -> Tensor:
         return x.to(self.circuit_.device, self.circuit_.dtype)
 
     def _surprise(self, x: Tensor) -> np.ndarray:
         prior = torch.exp(self._log_prior(self.circuit_))
-        return column_surprise(self.circuit_, x, class_prior=prior).double().cpu().numpy()
+        surprise = column_surprise(self.circuit_, known(x), class_prior=prior).double().cpu().numpy()
+        return np.where(x.isinf().cpu().numpy(), np.inf, surprise)
 
     def _compare(self, surprise: np.ndarray) -> Reasons:
         names = [column.name for column in self.table_.columns]

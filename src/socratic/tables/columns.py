@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,54 +12,11 @@ import torch
 
 from socratic.families import Bernoulli, Family, LeafName, as_family, family_for, family_from_dict
 from socratic.tables.categories import Categories
+from socratic.tables.column import Column
 from socratic.tables.raw import Coded, RawTable
+from socratic.tables.scaling import absent, rounded, scaled
 
 _MAX_CATEGORIES = 1000
-_DIGITS = 20
-"""Binary places that standardised values are rounded to."""
-_LARGEST = 4.0
-"""Standardised training values lie within this many units."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its leaf family and its encoding.
-
-    Attributes
-    ----------
-    name : str
-    family : Family
-        The leaf family.
-    categories : tuple or None
-        Known values in the order of their codes (families without order), as text or numbers.
-    mean, scale : float
-        What is subtracted from numbers and what they are divided by, as the family's ``scaling`` asks.
-    """
-
-    name: str
-    family: Family
-    categories: tuple[Any, ...] | None = None
-    mean: float = 0.0
-    scale: float = 1.0
-
-    @property
-    def kind(self) -> str:
-        """The name of the leaf family."""
-        return self.family.name
-
-    def describe(self) -> str:
-        """One line for people."""
-        if self.categories is not None:
-            details = ", ".join(str(value) for value in self.categories[:6])
-            details += ", ..." if len(self.categories) > 6 else ""
-        else:
-            details = {
-                "standard": f"mean {self.mean:.4g}, scale {self.scale:.4g}",
-                "scale": f"{self.family.domain}, scale {self.scale:.4g}",
-                "range": f"{self.mean:.4g} to {self.mean + self.scale:.4g}",
-                "none": self.family.domain,
-            }[self.family.scaling]
-        return f"{self.name}: {self.kind} ({details})"
 
 
 class Unknown(NamedTuple):
@@ -73,7 +30,7 @@ class Encoded(NamedTuple):
     """Rows as a circuit expects them."""
 
     codes: np.ndarray
-    """(N, V), NaN where a value is missing, unknown or impossible."""
+    """(N, V), NaN where a value is missing, infinite where training rows do not hold it or the family has no leaf."""
     unknown: dict[str, Unknown]
     """Unknown values by column."""
 
@@ -105,14 +62,14 @@ class Table:
         unknown: dict[str, Unknown] = {}
         for index, (column, values) in enumerate(zip(self.columns, raw.values, strict=True)):
             if column.categories is not None:
-                codes[:, index], strange = _category_codes(values, column.categories)
+                codes[:, index], strange = _category_codes(values, column)
                 if strange is not None:
                     unknown[column.name] = strange
                 continue
             numbers = _numbers(values, column.name)
             if not column.family.real and (wrong := _outside(column.family, numbers)).any():
                 unknown[column.name] = Unknown(int(wrong.sum()), float(numbers[wrong][0]))
-                numbers = np.where(wrong, np.nan, numbers)
+                numbers = np.where(wrong, _strange(column), numbers)
             codes[:, index] = numbers
         return Encoded(codes, unknown)
 
@@ -130,14 +87,49 @@ class Table:
 
     def standardised(self, codes: np.ndarray, weight: np.ndarray) -> Table:
         """The same columns, each scaled as its family asks by the values in ``codes`` (N, V) and their weights (N,)."""
-        return Table(tuple(_scaled(column, codes[:, index], weight) for index, column in enumerate(self.columns)))
+        return Table(tuple(scaled(column, codes[:, index], weight) for index, column in enumerate(self.columns)))
 
     def scale(self, codes: np.ndarray) -> np.ndarray:
         """Standardise unscaled codes (N, V), and round them: what another unit rounds otherwise must not grow."""
         means = np.array([column.mean for column in self.columns])
         scales = np.array([column.scale for column in self.columns])
         relative = np.array([column.family.scaling == "scale" for column in self.columns])
-        return _rounded((codes - means) / scales, relative)
+        scaled = rounded((codes - means) / scales, relative)
+        for index, column in enumerate(self.columns):
+            scaled[absent(column, codes[:, index]), index] = np.inf
+        return scaled
+
+    def log_volume(self, codes: np.ndarray) -> np.ndarray:
+        """By how much log-densities of a circuit exceed those of encoded rows (N, V) in the units of the data: (N,).
+
+        A value that no training row holds has a probability of its own, which the circuit knows nothing of.
+        """
+        seen = self.log_scale - np.array([column.log_seen for column in self.columns])
+        unseen = np.array([column.log_unseen for column in self.columns])
+        return np.isfinite(codes) @ seen - np.isinf(codes) @ unseen
+
+    def log_units(self, codes: np.ndarray) -> np.ndarray:
+        """The part of it that is due to the units: (N,)."""
+        return np.isfinite(codes) @ self.log_scale
+
+    def beyond(self, codes: np.ndarray) -> np.ndarray:
+        """Which encoded rows (N, V) hold a number that the training rows rule out: (N,) booleans."""
+        return np.isinf(codes)[:, [not column.rarest for column in self.columns]].any(1)
+
+    def with_rarest(self, codes: np.ndarray) -> list[np.ndarray]:
+        """Encoded rows (N, V) with the rarest categories in place of those that no training row holds.
+
+        Once with each of those that are equally rare; not at all if there is nothing to replace.
+        """
+        places = [index for index in np.flatnonzero(np.isinf(codes).any(0)) if self.columns[index].rarest]
+        made = []
+        for number in range(max((len(self.columns[index].rarest) for index in places), default=0)):
+            rows = codes.copy()
+            for index in places:
+                rarest = self.columns[index].rarest
+                rows[np.isinf(codes[:, index]), index] = rarest[number % len(rarest)]
+            made.append(rows)
+        return made
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data for a model file."""
@@ -151,7 +143,19 @@ class Table:
             categories = item.get("categories")
             categories = None if categories is None else tuple(categories)
             family = family_from_dict(item["family"] if "family" in item else _family_before(item))
-            columns.append(Column(item["name"], family, categories, item["mean"], item["scale"]))
+            counts = item.get("counts")
+            columns.append(
+                Column(
+                    item["name"],
+                    family,
+                    categories,
+                    item["mean"],
+                    item["scale"],
+                    item.get("constant", False),
+                    None if counts is None else tuple(counts),
+                    item.get("unseen"),
+                )
+            )
         return cls(tuple(columns))
 
 
@@ -212,33 +216,9 @@ def _fit_categories(name: str, values: np.ndarray | Coded, leaf: LeafName) -> Co
     return Column(name, family, tuple(known) or ("",))
 
 
-def _scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
-    seen = ~np.isnan(values)
-    scaling = column.family.scaling
-    if not seen.any() or scaling == "none":
-        return column
-    if scaling == "range":
-        lowest, highest = float(values[seen].min()), float(values[seen].max())
-        return replace(column, mean=lowest, scale=highest - lowest if highest > lowest else 1.0)
-    mean = float(np.average(values[seen], weights=weight[seen]))
-    if scaling == "scale":
-        return replace(column, scale=mean if mean > 0.0 else 1.0)
-    deviation = values[seen] - mean
-    scale = math.sqrt(float(np.average(deviation**2, weights=weight[seen])))
-    # Columns that are almost always zero would put their few other values dozens of deviations away.
-    scale = max(scale, float(np.abs(deviation).max()) / _LARGEST)
-    # A constant column says nothing: its deviations are kept as they are, however the constant was rounded.
-    constant = scale <= 1e-12 * float(np.abs(values[seen]).max())
-    return replace(column, mean=mean, scale=1.0 if constant else scale)
-
-
-def _rounded(values: np.ndarray, relative: np.ndarray) -> np.ndarray:
-    """Values (N, V) as multiples of 2^-20; where ``relative`` (V,), of that share of themselves."""
-    parts, exponents = np.frexp(values)
-    exponents = np.where(relative, exponents, 0)
-    with np.errstate(over="ignore"):  # far beyond any grid there is nothing to round
-        rounded = np.ldexp(np.round(np.ldexp(np.where(relative, parts, values), _DIGITS)), exponents - _DIGITS)
-    return np.where(np.isfinite(rounded), rounded, values)
+def _strange(column: Column) -> float:
+    """The code of values that training rows do not hold."""
+    return np.nan if column.unseen is None else np.inf
 
 
 def _outside(family: Family, values: np.ndarray) -> np.ndarray:
@@ -264,11 +244,11 @@ def _coded(values: np.ndarray | Coded) -> Coded:
     return values if isinstance(values, Coded) else Coded.of_numbers(values)
 
 
-def _category_codes(values: np.ndarray | Coded, categories: tuple[Any, ...]) -> tuple[np.ndarray, Unknown | None]:
-    """Codes (N,) of the values, NaN for missing and unknown ones, and what was unknown."""
+def _category_codes(values: np.ndarray | Coded, column: Column) -> tuple[np.ndarray, Unknown | None]:
+    """Codes (N,) of the values, and what was unknown."""
     coded = _coded(values)
-    places = Categories(categories).find_all(coded.values)
-    codes = coded.map(np.where(places < 0, np.nan, places), np.nan)
+    places = Categories(column.categories or ()).find_all(coded.values)
+    codes = coded.map(np.where(places < 0, _strange(column), places), np.nan)
     strange = coded.map(places < 0, False)
     if not strange.any():
         return codes, None

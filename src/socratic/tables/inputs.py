@@ -71,6 +71,11 @@ def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
 
 def encode_rows(estimator: Any, x: Any) -> Tensor:
     """Encode rows by a fitted estimator's table, in its circuit's type and on its device."""
+    return known(encode_cells(estimator, x))
+
+
+def encode_cells(estimator: Any, x: Any) -> Tensor:
+    """The same, but infinite, and not missing, where training rows do not hold a value: see :func:`known`."""
     encoded = estimator.table_.encode(check_columns(estimator, x, reset=False))
     if encoded.unknown:
         warnings.warn(describe_unknown(encoded.unknown), stacklevel=2)
@@ -78,11 +83,16 @@ def encode_rows(estimator: Any, x: Any) -> Tensor:
     return torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device)
 
 
+def known(x: Tensor) -> Tensor:
+    """What a circuit reads of encoded rows: values that training rows do not hold are missing."""
+    return torch.where(x.isinf(), torch.nan, x)
+
+
 def describe_unknown(unknown: Mapping[str, Unknown]) -> str:
     """What to say of values that were not seen in training."""
     name, (_, example) = next(iter(unknown.items()))
     count = sum(found.n_rows for found in unknown.values())
     return (
-        f"values not seen in training are taken as missing: {count} in {len(unknown)} column(s), "
+        f"values not seen in training count against their rows: {count} in {len(unknown)} column(s), "
         f"such as {shorten(example)} in {name!r}"
     )

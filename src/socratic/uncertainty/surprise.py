@@ -48,7 +48,7 @@ class Surprise:
         knots = np.unique(scores)
         below = np.cumsum(reference.weights)
         quantile = reference.scores[np.searchsorted(below, (1.0 - _TAIL) * below[-1])]
-        tail = scores > quantile
+        tail = (scores > quantile) & (scores < _LARGEST)
         # Where the rows say nothing of the tail, a nat of the score, which all scores are in, is a nat of surprise.
         slope = 1.0 / np.average(scores[tail] - quantile, weights=weights[tail]) if tail.any() else 1.0
         return cls(knots, -np.log(reference.p_value(knots)), math.log1p(below[-1]), float(slope))

@@ -1,0 +1,73 @@
+"""How columns are standardised, and which of their values training rows do not hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from socratic.tables.column import Column
+
+_DIGITS = 20
+"""Binary places that standardised values are rounded to."""
+_MOST_UNSEEN = 0.5
+"""Probability of values that were not seen, at most."""
+_SAME = 1e-6
+"""A constant that differs by this share of itself was rounded otherwise."""
+_LARGEST = 4.0
+"""Standardised training values lie within this many units."""
+
+
+def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
+    """A column scaled as its family asks by the values of training rows (N,) and their weights (N,)."""
+    seen = np.isfinite(values)
+    if not seen.any():
+        return column
+    column = _with_unseen(column, values[seen], weight[seen] / weight[seen].mean())
+    scaling = column.family.scaling
+    if scaling == "none":
+        return column
+    if scaling == "range":
+        lowest, highest = float(values[seen].min()), float(values[seen].max())
+        return replace(column, mean=lowest, scale=highest - lowest if highest > lowest else 1.0)
+    mean = float(np.average(values[seen], weights=weight[seen]))
+    if scaling == "scale":
+        return replace(column, scale=mean if mean > 0.0 else 1.0)
+    deviation = values[seen] - mean
+    scale = math.sqrt(float(np.average(deviation**2, weights=weight[seen])))
+    # Columns that are almost always zero would put their few other values dozens of deviations away.
+    scale = max(scale, float(np.abs(deviation).max()) / _LARGEST)
+    # However a constant was rounded.
+    constant = scale <= 1e-12 * float(np.abs(values[seen]).max())
+    return replace(column, mean=mean, scale=1.0 if constant else scale, constant=constant)
+
+
+def _with_unseen(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
+    """The column with the probability of values that are not among these (N,), of rows that weigh 1 on average."""
+    counts, n_single = None, 0
+    if column.categories is not None:
+        found = np.bincount(values.astype(np.int64), weight, minlength=len(column.categories))
+        counts, n_single = tuple(found.tolist()), int(((found > 0.0) & (found <= 1.0)).sum())
+    # Where no value is alone, half a row stands for those that were never seen.
+    return replace(column, counts=counts, unseen=min(max(n_single, 0.5) / (float(weight.sum()) + 1.0), _MOST_UNSEEN))
+
+
+def rounded(values: np.ndarray, relative: np.ndarray) -> np.ndarray:
+    """Values (N, V) as multiples of 2^-20; where ``relative`` (V,), of that share of themselves."""
+    parts, exponents = np.frexp(values)
+    exponents = np.where(relative, exponents, 0)
+    with np.errstate(over="ignore"):  # far beyond any grid there is nothing to round
+        nearest = np.ldexp(np.round(np.ldexp(np.where(relative, parts, values), _DIGITS)), exponents - _DIGITS)
+    return np.where(np.isfinite(nearest), nearest, values)
+
+
+def absent(column: Column, codes: np.ndarray) -> np.ndarray:
+    """Which codes (N,), not yet scaled, no training row holds."""
+    if column.counts is not None:
+        known = np.array(column.counts) > 0.0
+        places = np.where(np.isfinite(codes), codes, 0.0).astype(np.int64)
+        return np.isinf(codes) | (np.isfinite(codes) & ~known[places])
+    if column.constant:
+        return np.abs(codes - column.mean) > _SAME * abs(column.mean)
+    return np.isinf(codes)
