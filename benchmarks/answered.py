@@ -3,7 +3,8 @@
 ``python -m benchmarks.answered FOLDER`` takes the tables that :mod:`benchmarks.tables` takes. A circuit with a chosen
 ``risk`` answers the rows of a stratified third that are neither unfamiliar nor ambiguous. Boosting has no such verdict:
 its rows are answered from the least entropy on, as many as have no more errors among them than the circuit's answered
-rows have. That it could not know; the threshold is found on the rows it is measured by.
+rows have. That it could not know; the threshold is found on the rows it is measured by. Since boosting refuses no
+unfamiliar rows, circuits are measured twice: as they are, and with a rejection rate of 0.
 
 What was measured is kept in a file, and not measured again unless ``--again`` says so.
 """
@@ -27,7 +28,9 @@ from benchmarks.tables import CLASSES, RISK, TARGETS, measured_tables, split
 from socratic.uncertainty import risk_coverage
 
 RESULTS = Path(__file__).parent / "results" / "answered.jsonl"
-VERSION = 1
+ALONE = ", ambiguous alone"
+"""With a rejection rate of 0: rows that boosting does not tell from others are not refused either."""
+VERSION = 2
 """Of what is measured: with another, nothing that was measured before counts."""
 
 
@@ -35,20 +38,17 @@ def measure(model: Model, x: pd.DataFrame, y: np.ndarray, most_rows: int, seed: 
     """Errors and numbers of answered rows, and the share that boosting answers with as few errors."""
     train, test = split(y, most_rows, seed)
     fitted = model(x.iloc[train], seed).set_params(risk=RISK).fit(x.iloc[train], y[train])
-    answer = fitted.answer(x.iloc[test])
-    verdict = fitted.verdicts(answer)
-    answered = verdict == "familiar"
-    wrong = fitted.classes_[answer.probabilities.argmax(1)] != y[test]
-    error = float(wrong[answered].mean()) if answered.any() else 0.0
     other = boosting(x.iloc[train], seed).fit(x.iloc[train], y[train])
-    return {
-        "rows": len(test),
-        "answered": int(answered.sum()),
-        "wrong": int(wrong[answered].sum()),
-        "unfamiliar": float((verdict == "unfamiliar").mean()),
-        "coverage": float(answered.mean()),
-        "boosting": coverage_at(error, other, x.iloc[test], y[test]),
-    }
+    answer = fitted.answer(x.iloc[test])
+    wrong = fitted.classes_[answer.probabilities.argmax(1)] != y[test]
+    found: Measures = {}
+    for kind, rate in (("", fitted.rejection_rate), (ALONE, 0.0)):
+        answered = fitted.set_params(rejection_rate=rate).verdicts(answer) == "familiar"
+        found["answered" + kind], found["wrong" + kind] = int(answered.sum()), int(wrong[answered].sum())
+        found["coverage" + kind] = float(answered.mean())
+        error = float(wrong[answered].mean()) if answered.any() else 0.0
+        found["boosting" + kind] = coverage_at(error, other, x.iloc[test], y[test])
+    return found
 
 
 def coverage_at(error: float, fitted: Any, x: pd.DataFrame, y: np.ndarray) -> float:
@@ -61,15 +61,13 @@ def coverage_at(error: float, fitted: Any, x: pd.DataFrame, y: np.ndarray) -> fl
 def report(found: Mapping[tuple[str, str], Sequence[Measures]]) -> list[str]:
     """A row for each table and circuit, of all seeds together."""
     rows = []
-    for names, measures in found.items():
-        answered, wrong = (sum(one[kind] for one in measures) for kind in ("answered", "wrong"))
-        error = wrong / answered if answered else float("nan")
-        deviation = np.sqrt(RISK * (1 - RISK) / answered) if answered else float("nan")
-        shares = [np.mean([one[kind] for one in measures]) for kind in ("unfamiliar", "coverage", "boosting")]
-        rows.append(
-            (*names, f"{answered:.0f}", f"{error:.3f} ± {deviation:.3f}", *(f"{share:.3f}" for share in shares))
-        )
-    columns = ("table", "circuit", "answered", "error ± sampling", "unfamiliar", "coverage", "boosting at this error")
+    for (one, method), measures in found.items():
+        for kind in ("", ALONE):
+            answered, wrong = (sum(each[name + kind] for each in measures) for name in ("answered", "wrong"))
+            error = f"{wrong / answered:.3f} ± {np.sqrt(RISK * (1 - RISK) / answered):.3f}" if answered else "-"
+            shares = [np.mean([each[name + kind] for each in measures]) for name in ("coverage", "boosting")]
+            rows.append((one, method + kind, f"{answered:.0f}", error, *(f"{share:.3f}" for share in shares)))
+    columns = ("table", "circuit", "answered", "error ± sampling", "coverage", "boosting at this error")
     return [f"Answered rows, risk {RISK:g}:", "", *table(columns, rows)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import anomalies, classifiers, tables
+from benchmarks import anomalies, answered, classifiers, tables
 from benchmarks.detectors import BASELINES, copod, detectors, ecod, hbos
 from benchmarks.records import Records
 
@@ -218,3 +218,20 @@ def test_circuits_are_measured_like_the_others(folder: Path) -> None:
     assert list(scores) == ["p-value", "log p(x)", "entropy", "mutual information"]
     numbers = x[["size", "count"]].fillna(0.0).to_numpy()
     assert anomalies.measure(detectors([])["circuit"], numbers, y == "2", "normal rows only", 0)["auroc"] > 0.8
+
+
+def test_answered_rows_are_reported_beside_boosting() -> None:
+    one = {"answered": 80, "wrong": 4, "coverage": 0.8, "boosting": 0.7}
+    alone = {f"{name}{answered.ALONE}": value for name, value in {**one, "answered": 0, "wrong": 0}.items()}
+    lines = answered.report({("things:kind", "default"): [{**one, **alone}] * 2})
+    assert "| things:kind | default | 160 | 0.050 ± 0.017 | 0.800 | 0.700 |" in lines
+    assert "| things:kind | default, ambiguous alone | 0 | - | 0.800 | 0.700 |" in lines
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as the benchmark does
+def test_answered_rows_are_measured(folder: Path) -> None:
+    x, y = tables.read(folder / "things.csv.gz", "kind")
+    found = answered.measure(classifiers.circuit, x, y, 1000, seed=0)
+    assert found["wrong"] <= found["answered"] <= found["answered" + answered.ALONE]
+    assert 0.0 <= found["boosting"] <= 1.0
