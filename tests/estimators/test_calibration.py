@@ -11,6 +11,7 @@ import pytest
 
 from socratic.errors import CalibrationWarning
 from socratic.estimators import CircuitClassifier, CircuitOutlierDetector
+from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2}
 RATE = 0.05
@@ -39,8 +40,10 @@ both = pytest.mark.parametrize("kind", [CircuitClassifier, CircuitOutlierDetecto
 def test_without_calibration_rows_fit_and_reject_say_so(kind: type) -> None:
     message = r"no rows were held out to calibrate on, and rejection_rate=0\.05 needs at least 19"
     with pytest.warns(CalibrationWarning, match=message):
-        model = fitted(kind, 89, 0)
+        model = fitted(kind, 89, 0, calibration_fraction=0.0)
     assert model.calibrated_ is False
+    assert not model.folds_
+    assert model.calibration_interval() == (0.0, 1.0)
     with pytest.warns(CalibrationWarning, match=message):
         refused(model, blobs(20, 1)[0])
 
@@ -48,28 +51,43 @@ def test_without_calibration_rows_fit_and_reject_say_so(kind: type) -> None:
 @both
 def test_too_few_calibration_rows_are_counted(kind: type) -> None:
     """Even the most unusual row has a p-value above the rate."""
-    with pytest.warns(CalibrationWarning, match=r"rows were held out to calibrate on, .* needs at least 49: no row is"):
-        model = fitted(kind, 120, 0, rejection_rate=0.02)
+    expected = r"40 rows were calibrated on, .* needs at least 49: no row is refused; fit more rows, or raise"
+    with pytest.warns(CalibrationWarning, match=expected):
+        model = fitted(kind, 40, 0, rejection_rate=0.02)
     assert model.calibrated_ is False
+    assert model.calibration_interval() == (0.0, 0.0)
     with pytest.warns(CalibrationWarning, match="no row is refused"):
         assert not refused(model, blobs(20, 1)[0] + 100.0).any()
 
 
-def test_a_hundred_rows_are_too_few_for_a_classifier() -> None:
-    with pytest.warns(CalibrationWarning, match=r"14 rows were held out .*rejection_rate=0\.05 needs at least 19"):
-        model = fitted(CircuitClassifier, 100, 0)
+@both
+def test_twenty_rows_are_enough_for_one_in_twenty(kind: type) -> None:
+    with pytest.warns(CalibrationWarning, match=r"16 rows were calibrated on.*rejection_rate=0\.05 needs at least 19"):
+        model = fitted(kind, 16, 0)
     model.set_params(rejection_rate=0.1)  # for which they are enough
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.calibrated_
-        assert model.reject(blobs(20, 1)[0] + 100.0).all()
-        fitted(CircuitClassifier, 145, 0)
+        assert refused(model, blobs(20, 1)[0] + 100.0).all()
+        assert refused(fitted(kind, 20, 0), blobs(20, 1)[0] + 100.0).all()
+        assert refused(fitted(kind, 120, 0, rejection_rate=0.01), blobs(20, 1)[0] + 100.0).all()
+
+
+@both
+def test_many_rows_are_split(kind: type) -> None:
+    model = fitted(kind, CROSS_FITTED_BELOW, 0, n_columns=2)
+    assert not model.folds_
+    assert 60 <= model.n_calibration_ <= 100
+    crossed = model.fit(*blobs(CROSS_FITTED_BELOW - 1, 0, 2))
+    assert len(crossed.folds_) == N_FOLDS
+    assert crossed.n_calibration_ == CROSS_FITTED_BELOW - 1
+    assert not model.fit(*blobs(CROSS_FITTED_BELOW, 0, 2)).folds_
 
 
 def test_rows_of_unequal_weight_are_worth_fewer() -> None:
     weight = np.where(np.arange(300) % 10 == 0, 100.0, 1.0)
-    with pytest.warns(CalibrationWarning, match=r"40 rows \(worth \d\.\d by their weights\) were held out"):
-        fitted(CircuitClassifier, 300, 0, weight)
+    with pytest.warns(CalibrationWarning, match=r"100 rows \(worth 1\d\.\d by their weights\) were calibrated on"):
+        fitted(CircuitClassifier, 100, 0, weight[:100])
 
 
 Sample = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]

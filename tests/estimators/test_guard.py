@@ -223,11 +223,14 @@ def test_copies_of_rows_do_not_break_the_promise() -> None:
 def test_with_too_few_rows_it_says_so() -> None:
     x, y = load_breast_cancer(return_X_y=True)
     model = logistic(x[:300], y[:300])
-    with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
-        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[300:380])
+    with pytest.warns(CalibrationWarning, match="15 rows were calibrated on, .* needs at least 19"):
+        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[300:315])
     assert not guard.calibrated_
-    with pytest.warns(CalibrationWarning, match="no rows were held out"):
-        guard.reject(x[380:])
+    with pytest.warns(CalibrationWarning, match="no row is refused"):
+        assert not guard.reject(x[380:]).any()
+    guard.set_params(calibration_fraction=0.0)
+    with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
+        guard.fit(x[300:380])
     with pytest.raises(ValueError, match="held_out must hold at least 20 rows that differ; got n_samples = 1"):
         guard.fit(x[300:], held_out=np.repeat(x[:1], 50, axis=0))
     with pytest.raises(ValueError, match="X must hold at least 5 rows that differ; got n_samples = 4"):
@@ -243,7 +246,7 @@ def test_rows_for_which_the_model_gives_nan_are_refused() -> None:
     guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x)
     few = x[:3].copy()
     few[1, 0] = 60.0
-    assert guard.p_value(few)[1] == pytest.approx(guard.detector_.calibration.p_value(np.inf))
+    assert guard.p_value(few)[1] == pytest.approx(guard.detector_.calibration.p_value([np.inf])[0])
     assert guard.predict_or_reject(few)[1] is None
     x[:, 0] += 60.0
     with pytest.raises(ValueError, match=r"model must give probabilities of all rows .*; got NaN for 40 of 40 rows"):

@@ -85,11 +85,20 @@ def describe_image(shape: tuple[int, int, int]) -> str:
 
 
 def describe_calibration(model: CircuitClassifierBase) -> str:
-    """What rejection was calibrated on."""
+    """What rejection was calibrated on, and between which shares of familiar rows it will refuse."""
     size = f"{calibration_size(model):,}"
     if not model.n_calibration_:
         return f"{size} training rows (none were held out)"
-    return f"{size} held-out rows" + ("" if model.calibrated_ else f" (too few for a rate of {model.rejection_rate:g})")
+    rows = f"{size} rows, each held out once" if model.folds_ else f"{size} held-out rows"
+    if not model.calibrated_:
+        return f"{rows} (too few for a rate of {model.rejection_rate:g})"
+    low, high = model.calibration_interval()
+    about = "about " if model.folds_ else ""
+    within = " of every class" if model.class_conformal_ is not None else ""
+    return (
+        f"{rows}: at {model.rejection_rate:.3g}, {about}{low:.1%} to {high:.1%} of familiar rows{within} are refused, "
+        "with 95 % confidence"
+    )
 
 
 def describe_risk(model: CircuitClassifierBase) -> dict[str, str]:

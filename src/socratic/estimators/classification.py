@@ -24,6 +24,7 @@ from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
 from socratic.estimators.preparation import Parts
+from socratic.estimators.rejection import warn_of_few
 from socratic.estimators.verdicts import JudgingClassifier
 from socratic.inference.posterior import Posterior
 from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
@@ -31,6 +32,7 @@ from socratic.learning.settings import Rows
 from socratic.tables.inputs import known
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.answers import Answer, Uncertainty
+from socratic.uncertainty.by_class import ClassConformal
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
@@ -51,6 +53,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     _used_in_answers: ClassVar = ("doubt", "masks", "leaf_variance", "posterior")
 
+    calibrate_by_class: bool
+    class_conformal_: ClassConformal | None = None
     class_prior_: np.ndarray
     committee_: Committee
     forest_: Forest
@@ -79,7 +83,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def answer_rows(self, x: Tensor) -> Answer:
         """The same of rows (N, V) as the circuit reads them."""
         answer = self._answer_alone(x)
-        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=self._p_value(answer)))
+        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=self._p_value(x, answer)))
 
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""
@@ -145,40 +149,75 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Choose how much to doubt, and fit the detector, on held-out rows; on the training rows if those are few."""
+        self._weigh_scores(parts, rng)
+        self.folds_ = ()
         self.n_calibration_ = len(parts.calibration)
-        held_out = (parts.reference, parts.calibration)
-        reference, calibration = held_out if self.n_calibration_ else (parts.train, parts.train)
-        self.doubt_ = self.doubt
-        self._count_visits(parts.train)
-        self._choose_doubt(parts.validation or reference or parts.train)
+        rows = parts.calibration if self.n_calibration_ else parts.train
+        self._compare_with([self], [self._answer_encoded(rows.x)], rows)
+        self._remember(rows)
+
+    def _weigh_scores(self, parts: Parts, rng: np.random.Generator) -> None:
+        """Choose how much to doubt, and what each score is worth, by the reference rows; by the others without them."""
+        reference = parts.reference or parts.train
+        self._start_doubt(parts.train)
+        self._choose_doubt(parts.validation or reference)
         crossed = self._fit_profiles(reference, rng)
         self._expect(reference.x, self._scores_of, rng)
-        answer = self._answer_encoded(calibration.x)
         self.detector_ = fit_detector(
             self.detector,
             {**self._scores(reference.x), **self._comparable(crossed, reference.x)},
             [self._scores(shifted) for shifted in self._shifts(reference.x, rng)],
-            answer.uncertainty.scores(),
-            reference.weight.double().cpu().numpy(),
-            calibration.weight.double().cpu().numpy(),
+            reference_weight=reference.weight.double().cpu().numpy(),
         )
-        self._fit_ambiguity(answer, calibration)
-        self._remember(calibration)
-        self._warn_unless_kept(stacklevel=4)
 
-    def _fit_ambiguity(self, answer: Answer, rows: Rows) -> None:
-        """Keep how sure and how right the answers to calibration rows are; those to training rows tell nothing."""
-        held_out = slice(None) if self.n_calibration_ else slice(0)
-        correct = answer.probabilities.argmax(1) == rows.y.cpu().numpy()
+    def _compare_with(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
+        """Make p-values and risks compare with calibration rows, by what models that have not seen them answer.
+
+        Parameters
+        ----------
+        models : sequence of CircuitClassifierBase
+            Itself, or those of the folds.
+        answers : sequence of Answer
+            Of each model to rows of its own.
+        rows : Rows
+            All of these rows, in this order.
+        """
+        each = [
+            model.detector_.score(answer.uncertainty.scores()) for model, answer in zip(models, answers, strict=True)
+        ]
+        scores, folds = np.concatenate(each), np.repeat(np.arange(len(each)), list(map(len, each)))
+        labels, weights = rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
+        probabilities = np.concatenate([answer.probabilities for answer in answers])
+        self.detector_ = self.detector_.compared_with(Conformal.fit(scores, weights, folds))
+        self.__dict__.pop("class_conformal_", None)  # of a fit before
+        if self.calibrate_by_class:
+            self.class_conformal_ = ClassConformal.fit(scores, probabilities, labels, weights, folds, self._rate())
+            few = np.setdiff1d(np.arange(len(self.classes_)), list(self.class_conformal_.classes))
+            warn_of_few({self.classes_[number]: int((labels == number).sum()) for number in few}, self._rate())
+        held_out = slice(None) if self.n_calibration_ else slice(0)  # answers to training rows tell nothing
         self.ambiguity_ = Ambiguity.fit(
-            answer.probabilities.max(1)[held_out],
-            correct[held_out],
-            rows.weight.double().cpu().numpy()[held_out],
-            self._p_value(answer)[held_out],
+            probabilities.max(1)[held_out],
+            (probabilities.argmax(1) == labels)[held_out],
+            weights[held_out],
+            self.detector_.calibration.p_value(scores)[held_out],
         )
 
-    def _p_value(self, answer: Answer) -> np.ndarray:
-        return self.detector_.p_value(answer.uncertainty.scores())
+    def _start_doubt(self, train: Rows) -> None:
+        """Set what there is to doubt about circuits that were trained on rows."""
+        self.doubt_ = self.doubt
+        self._count_visits(train)
+
+    def _p_value(self, x: Tensor, answer: Answer) -> np.ndarray:
+        """P-values (n,) of rows (n, V) as the circuit reads them, and of what it answers."""
+        judged = self._judge_folds(x) or [(self.detector_.score(answer.uncertainty.scores()), answer.probabilities)]
+        scores, probabilities = map(np.stack, zip(*judged, strict=True))
+        if self.class_conformal_ is not None:
+            return self.class_conformal_.p_value(scores, probabilities)
+        return self.detector_.calibration.p_value(scores)
+
+    def _judge_folds(self, x: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:  # noqa: ARG002 - here there are none
+        """How unusual rows (n, V) are (n,), and their class probabilities (n, C), by the models of the folds."""
+        return []
 
     def _choose_doubt(self, rows: Rows) -> None:
         """Set ``dropout_``, and how much a visit is worth to the weight posteriors, by rows that were held out."""
@@ -204,6 +243,10 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             rates = DROPOUT_RATES if isinstance(self.dropout, str) else (float(self.dropout),)
             self.dropout_ = most(DROPOUT, rates, lambda rate: committee.dropping(rate, self.masks))
             worth = most(WEIGHTS, WORTHS, lambda worth: committee.tempered(worth).weight_posteriors)
+        self._temper(worth)
+
+    def _temper(self, worth: float) -> None:
+        """Set how much a visit is worth to the weight posteriors."""
         self.weight_posterior_ = self.weight_posterior_.tempered(worth=worth)
         if hasattr(self, "committee_"):
             self.committee_ = self.committee_.tempered(worth)
@@ -324,8 +367,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             log_prior = np.log(self.class_prior_)
         return torch.as_tensor(log_prior, dtype=circuit.dtype, device=circuit.device)
 
-    def _conformal(self) -> Conformal:
-        return self.detector_.calibration
+    def _conformal(self) -> Conformal | ClassConformal:
+        return self.class_conformal_ or self.detector_.calibration
 
 
 def _mixed(log_joints: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,15 @@ from torch import Tensor
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds, pooled_detector
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import FOREST, LEARNED, fit_forest
 from socratic.estimators.members import Fitted, Member, fit_members
 from socratic.estimators.posterior import DROPOUT
-from socratic.estimators.preparation import Parts
+from socratic.estimators.preparation import Parts, Prepared
 from socratic.estimators.tabular import TableEstimator
 from socratic.families import LeafName
-from socratic.learning.settings import History
+from socratic.learning.settings import History, Rows
 from socratic.tables.inputs import check_labels, known
 from socratic.uncertainty.synthetic import synthetic_shifts
 
@@ -51,12 +53,16 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
     profile_, class_profile_ : Profile
         Familiar log-likelihoods of the parts of a row, of all classes and of each.
     detector_ : Detector
+    class_conformal_ : ClassConformal or None
+        What p-values compare with if they are calibrated by class.
     ambiguity_ : Ambiguity
         How sure and how right the answers to calibration rows are, which ``risk`` is kept by.
+    folds_ : tuple of CircuitClassifier
+        With few rows: models that were each trained without a part of them, which they are compared with.
     calibrated_ : bool
-        Whether enough rows were held out to keep ``rejection_rate``.
+        Whether there were enough calibration rows to keep ``rejection_rate``.
     n_calibration_ : int
-        How many that were.
+        How many there were.
     familiar_ : FamiliarSurprises
         Of familiar rows, which ``explain`` compares with.
     history_ : History
@@ -87,6 +93,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         early_stopping: int | None = 15,
         validation_fraction: float | str = "auto",
         calibration_fraction: float = 0.2,
+        calibrate_by_class: bool = False,
         doubt: str = "weights",
         dropout: float | str = "auto",
         masks: str = "edge",
@@ -120,6 +127,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.calibration_fraction = calibration_fraction
+        self.calibrate_by_class = calibrate_by_class
         self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
@@ -166,11 +174,17 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         check_consistent_length(X, y)
         labels = self._encode_classes(y, weight)
         rng = self._generator()
-        parts = self._prepare(raw, labels, weight, rng, calibration=self.calibration_fraction, reference=1 / 3)
-        self._set_prior(parts.train)
+        prepared = self._prepare(raw, labels, weight)
+        folds = assign_folds(prepared.labels, rng) if self.calibration_fraction else None
+        held_out = self.calibration_fraction if folds is None else 0.0
+        parts = self._divide(prepared, rng, calibration=held_out, reference=1 / 3)
         with threads(self.n_jobs):
-            self._train(parts, seed=int(rng.integers(2**31 - 1)))
-            self._calibrate(parts, rng)
+            self._train(parts, rng)
+            if folds is None:
+                self._calibrate(parts, rng)
+            else:
+                self._cross_fit(parts.train, prepared, folds, rng)
+        self._warn_unless_kept()
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -193,7 +207,10 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
                 f"{self.leaf_variance!r}: use structure='random', or set it to 0"
             )
 
-    def _train(self, parts: Parts, seed: int) -> None:
+    def _train(self, parts: Parts, rng: np.random.Generator) -> None:
+        self._set_prior(parts.train)
+        seed = int(rng.integers(2**31 - 1))
+
         def trainer(job: Training) -> History:
             return train_by_gradient(
                 job,
@@ -213,6 +230,37 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         if self.structure == FOREST:
             self.forest_ = fit_forest(self.table_, parts.train, len(self.classes_), seed, self.n_jobs)
         self.n_iter_ = len(self.history_.epochs)
+
+    def _cross_fit(self, train: Rows, prepared: Prepared, folds: np.ndarray, rng: np.random.Generator) -> None:
+        """Compare with all rows, each by a model of the other folds; what they choose on average is chosen."""
+
+        def fit(model: CircuitClassifier, parts: Parts) -> None:
+            model.classes_ = self.classes_
+            model._train(parts, rng)
+            model._weigh_scores(parts, rng)
+            model.n_calibration_ = 0
+
+        fitted = list(fit_folds(self, prepared, folds, rng, fit, reference=0.25))
+        self.folds_ = tuple(fold.model for fold in fitted)
+        self._start_doubt(train)
+        self.dropout_ = median_low(model.dropout_ for model in self.folds_)
+        self._temper(median_low(model.weight_posterior_.worth for model in self.folds_))
+        self._fit_profiles(train, rng)
+        self._expect(train.x, self._scores_of, rng)
+        answers = [model._answer_encoded(rows.x) for model, rows in fitted]
+        rows = Rows.concatenate([fold.rows for fold in fitted])
+        scores = [answer.uncertainty.scores() for answer in answers]
+        self.detector_ = pooled_detector(self.detector, self.folds_, scores, rows.weight.double().numpy())
+        self.n_calibration_ = len(rows)
+        self._compare_with(self.folds_, answers, rows)
+        self.familiar_ = familiar_surprises(fitted)
+
+    def _judge_folds(self, x: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:
+        answers = [fold._answer_alone(fold._reread(x)) for fold in self.folds_]
+        return [
+            (fold.detector_.score(answer.uncertainty.scores()), answer.probabilities)
+            for fold, answer in zip(self.folds_, answers, strict=True)
+        ]
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:
         continuous = np.array([column.family.real for column in self.table_.columns])

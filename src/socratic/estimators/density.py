@@ -153,7 +153,8 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         """Learn the distribution of the rows of ``X``."""
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
-        parts = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight, rng)
+        prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
+        parts = self._divide(prepared, rng)
         self._fit_density(parts, rng)
         self._remember(parts.train)
         return self

@@ -1,14 +1,27 @@
-"""Rows in the form they were given in, for a model that wants them so: some of them, and synthetic shifts."""
+"""Rows in the form they were given in, for a model that wants them so: draws among them, and synthetic shifts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from socratic.tables.raw import arrow_table
+from socratic.estimators.preparation import prepare
+from socratic.images.checks import check_images
+from socratic.tables.raw import arrow_table, raw_table
 from socratic.uncertainty.synthetic import image_shifts, synthetic_shifts
+
+
+class Given(NamedTuple):
+    """Rows as they were given, and the weight (N,) of each."""
+
+    rows: Any
+    weight: np.ndarray
+
+    def take(self, places: np.ndarray) -> Given:
+        """Some of the rows."""
+        return Given(take(self.rows, places), self.weight[places])
 
 
 def as_given(name: str, rows: Any) -> Any:
@@ -31,6 +44,20 @@ def n_rows(rows: Any) -> int:
 def take(rows: Any, places: np.ndarray) -> Any:
     """Some of the rows."""
     return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+
+
+def draws_of(name: str, rows: Any, density: Any, minimum: int) -> Given:
+    """One row for each draw from the population, of which there must be some: see :func:`preparation.draws`."""
+    rows = as_given(name, rows)
+    if are_images(rows):
+        given = Given(rows, np.ones(len(check_images(rows))))
+    else:
+        raw = raw_table(rows, density)
+        prepared = prepare(raw, np.zeros(raw.n_rows, dtype=np.int64), np.ones(raw.n_rows), density.leaf)
+        given = Given(take(rows, prepared.place), prepared.weight)
+    if len(given.weight) < minimum:
+        raise ValueError(f"{name} must hold at least {minimum} rows that differ; got n_samples = {len(given.weight)}")
+    return given
 
 
 def shifts_of(rows: Any, rng: np.random.Generator) -> list[Any]:

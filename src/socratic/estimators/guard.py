@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,16 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.errors import check_choice
+from socratic.estimators.crossing import assign_folds, pooled_detector, split_fold
 from socratic.estimators.density import CircuitDensity
-from socratic.estimators.given_rows import are_images, as_given, n_rows, shifts_of, take
+from socratic.estimators.given_rows import Given, are_images, as_given, draws_of, n_rows, shifts_of
 from socratic.estimators.guarded import ask, check_model, classes_of, entropy
 from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.parameters import PARAMETERS, Parameter, one_of
-from socratic.estimators.preparation import MIN_HELD_OUT, prepare, split_rows
+from socratic.estimators.preparation import MIN_HELD_OUT, split_rows
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.images.checks import check_images
 from socratic.tables.inputs import known
-from socratic.tables.raw import raw_table
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
@@ -62,17 +62,6 @@ GUARD_PARAMETERS: Mapping[str, Parameter] = {
 }
 
 
-class Given(NamedTuple):
-    """Rows as they were given, and the weight (N,) of each."""
-
-    rows: Any
-    weight: np.ndarray
-
-    def take(self, places: np.ndarray) -> Given:
-        """Some of the rows."""
-        return Given(take(self.rows, places), self.weight[places])
-
-
 class CircuitGuard(ClassifierMixin, RejectingEstimator):
     """A fitted model that refuses what it does not know.
 
@@ -91,10 +80,12 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         Familiar log-likelihoods of the parts of a row.
     detector_ : Detector
         The weights of the scores, and the scores of the calibration rows.
+    folds_ : tuple of CircuitGuard
+        With few rows: guards that each learned without a part of them, which they are compared with.
     calibrated_ : bool
-        Whether enough rows were held out to keep ``rejection_rate``.
+        Whether there were enough calibration rows to keep ``rejection_rate``.
     n_calibration_ : int
-        How many that were.
+        How many there were.
     """
 
     _parameters: ClassVar = GUARD_PARAMETERS
@@ -143,26 +134,14 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         self._check_parameters()
         rng = self._generator()
         density = self._new_density(as_given("X", X), rng)
-        train, reference, calibration = self._divide(density, X, held_out, rng)
-        self.n_calibration_ = n_rows(calibration.rows) if calibration is not train else 0
-        # Asked before the circuit is trained: what is wrong with the model should show early.
-        answers = self._ask_familiar(reference), self._ask_familiar(calibration)
-        self.classes_ = classes_of(self.model, answers[0])
-        with warnings.catch_warnings():
-            # Rare values may be among the held-out rows alone, as they may be among new rows.
-            warnings.filterwarnings("ignore", "values not seen in training")
-            self.density_ = _fitted(density, train)
-            crossed = self._fit_profile(reference, rng)
-            self.detector_ = fit_detector(
-                self.detector,
-                {**self._scores(reference.rows, answers[0]), "profile": crossed},
-                [self._scores(rows, self._ask(rows)) for rows in shifts_of(reference.rows, rng)],
-                self._scores(calibration.rows, answers[1]),
-                reference.weight,
-                calibration.weight,
-            )
-            kept = calibration.take(FamiliarSurprises.places(len(calibration.weight)))
-            self.density_._remember_batches(self.density_._batches(kept.rows), kept.weight)
+        rows = draws_of("X", X, density, N_FOLDS)
+        folds = None
+        if held_out is None and self.calibration_fraction and isinstance(density, CircuitDensity):
+            folds = assign_folds(np.zeros(len(rows.weight), dtype=np.int64), rng)
+        if folds is None:
+            self._calibrate(density, *self._divide(density, rows, held_out, rng), rng)
+        else:
+            self._cross_fit(density, rows, folds, rng)
         self._warn_unless_calibrated()
         return self
 
@@ -185,7 +164,13 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual: (N,)."""
-        return self.detector_.calibration.p_value(-self.score_samples(X))
+        check_is_fitted(self)
+        probabilities = self._ask(X)
+        if not self.folds_:
+            return self.detector_.p_value(self._scores(X, probabilities))
+        with _rare_values_ignored():  # which were told of when the rows were scored
+            scores = [fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_]
+        return self.detector_.calibration.p_value(scores)
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """Which rows to refuse: (N,) booleans.
@@ -262,15 +247,71 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         seed = int(rng.integers(2**31 - 1))
         return density.set_params(random_state=seed) if density.random_state is None else density
 
+    def _calibrate(
+        self, density: Any, train: Given, reference: Given, calibration: Given, rng: np.random.Generator
+    ) -> None:
+        """Compare with rows that were held out; with the training rows if those are few."""
+        self.folds_ = ()
+        self.n_calibration_ = n_rows(calibration.rows) if calibration is not train else 0
+        # Asked before the circuit is trained: what is wrong with the model should show early.
+        answers = self._ask_familiar(reference), self._ask_familiar(calibration)
+        self.classes_ = classes_of(self.model, answers[0])
+        with _rare_values_ignored():
+            self._learn(density, train, reference, answers[0], rng)
+            scores = self.detector_.score(self._scores(calibration.rows, answers[1]))
+            self.detector_ = self.detector_.compared_with(Conformal.fit(scores, calibration.weight))
+            kept = calibration.take(FamiliarSurprises.places(len(calibration.weight)))
+            self.density_._remember_batches(self.density_._batches(kept.rows), kept.weight)
+
+    def _cross_fit(self, density: CircuitDensity, rows: Given, folds: np.ndarray, rng: np.random.Generator) -> None:
+        """Compare with all rows, each by a guard that learned from those of other folds."""
+        answers = self._ask_familiar(rows)
+        self.classes_ = classes_of(self.model, answers)
+        models, scores, surprises, places = [], [], [], []
+        one_class = np.zeros(len(folds), dtype=np.int64)
+        with _rare_values_ignored():
+            for number in range(int(folds.max()) + 1):
+                split = split_fold(one_class, folds, number, rng, validation=0.0, reference=0.25)
+                reference = split.reference if len(split.reference) else split.train
+                model = clone(self)
+                model.classes_, model.n_calibration_ = self.classes_, 0
+                model._learn(clone(density), rows.take(split.train), rows.take(reference), answers[reference], rng)
+                models.append(model)
+                places.append(split.calibration)
+                held_out = rows.take(split.calibration).rows
+                scores.append(model._scores(held_out, answers[split.calibration]))
+                surprise = [model.density_._surprise(x) for x in model.density_._batches(held_out)]
+                surprises.append(np.concatenate(surprise) + model.density_.table_.log_scale)
+            self.density_ = _fitted(density, rows)
+            self._fit_profile(rows, rng)
+        self.folds_ = tuple(models)
+        weights = rows.weight[np.concatenate(places)]
+        unusual = [model.detector_.score(part) for model, part in zip(models, scores, strict=True)]
+        numbers = np.repeat(np.arange(len(models)), [len(part) for part in places])
+        self.detector_ = pooled_detector(self.detector, models, scores, weights).compared_with(
+            Conformal.fit(np.concatenate(unusual), weights, numbers)
+        )
+        self.n_calibration_ = len(weights)
+        in_its_units = np.concatenate(surprises) - self.density_.table_.log_scale
+        self.density_.familiar_ = FamiliarSurprises.fit(in_its_units, weights)
+
+    def _learn(
+        self, density: Any, train: Given, reference: Given, answers: np.ndarray, rng: np.random.Generator
+    ) -> None:
+        """Learn the inputs, and what scores are worth by reference rows and the model's answers to them."""
+        self.density_ = _fitted(density, train)
+        crossed = self._fit_profile(reference, rng)
+        self.detector_ = fit_detector(
+            self.detector,
+            {**self._scores(reference.rows, answers), "profile": crossed},
+            [self._scores(rows, self._ask(rows)) for rows in shifts_of(reference.rows, rng)],
+            reference_weight=reference.weight,
+        )
+
     def _divide(
-        self,
-        density: CircuitDensity | CircuitImageDensity,
-        X: Any,  # noqa: N803
-        held_out: Any,
-        rng: np.random.Generator,
+        self, density: CircuitDensity | CircuitImageDensity, rows: Given, held_out: Any, rng: np.random.Generator
     ) -> tuple[Given, Given, Given]:
         """The rows to train, to weigh scores and to calibrate on; with too few rows all are those to train on."""
-        rows = _draws("X", X, density, N_FOLDS)
         if held_out is None:
             one_class = np.zeros(len(rows.weight), dtype=np.int64)
             share = self.calibration_fraction
@@ -278,7 +319,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
             if not len(split.calibration):
                 return rows, rows, rows
             return rows.take(split.train), rows.take(split.reference), rows.take(split.calibration)
-        others = _draws("held_out", held_out, density, MIN_HELD_OUT)
+        others = draws_of("held_out", held_out, density, MIN_HELD_OUT)
         order = rng.permutation(len(others.weight))
         first = int(_REFERENCE * len(order))
         return rows, others.take(np.sort(order[:first])), others.take(np.sort(order[first:]))
@@ -330,18 +371,12 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         return self.detector_.calibration
 
 
-def _draws(name: str, rows: Any, density: CircuitDensity | CircuitImageDensity, minimum: int) -> Given:
-    """One row for each draw from the population, of which there must be some: see :func:`preparation.draws`."""
-    rows = as_given(name, rows)
-    if isinstance(density, CircuitImageDensity):
-        given = Given(rows, np.ones(len(check_images(rows))))
-    else:
-        raw = raw_table(rows, density)
-        prepared = prepare(raw, np.zeros(raw.n_rows, dtype=np.int64), np.ones(raw.n_rows), density.leaf)
-        given = Given(take(rows, prepared.place), prepared.weight)
-    if len(given.weight) < minimum:
-        raise ValueError(f"{name} must hold at least {minimum} rows that differ; got n_samples = {len(given.weight)}")
-    return given
+@contextmanager
+def _rare_values_ignored() -> Iterator[None]:
+    """Rare values may be among held-out rows alone, as they may be among new rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "values not seen in training")
+        yield
 
 
 def _fitted(density: CircuitDensity | CircuitImageDensity, train: Given) -> CircuitDensity | CircuitImageDensity:

@@ -56,6 +56,8 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
     profile_, class_profile_ : Profile
         Familiar log-likelihoods of the parts of an image, of all classes and of each.
     detector_ : Detector
+    class_conformal_ : ClassConformal or None
+        What p-values compare with if they are calibrated by class.
     ambiguity_ : Ambiguity
         How sure and how right the answers to calibration rows are, which ``risk`` is kept by.
     calibrated_ : bool
@@ -97,6 +99,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         training_dropout: float = 0.1,
         leaf_dropout: float | str = "auto",
         calibration_fraction: float | str = "auto",
+        calibrate_by_class: bool = False,
         doubt: str = "weights",
         dropout: float | str = "auto",
         masks: str = "edge",
@@ -133,6 +136,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         self.training_dropout = training_dropout
         self.leaf_dropout = leaf_dropout
         self.calibration_fraction = calibration_fraction
+        self.calibrate_by_class = calibrate_by_class
         self.doubt = doubt
         self.dropout = dropout
         self.masks = masks
@@ -177,6 +181,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
             log_prior = torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32, device=parts.train.x.device)
             self._train(parts.train, log_prior, seed=int(rng.integers(2**31 - 1)))
             self._calibrate(parts, rng)
+        self._warn_unless_kept()
         return self
 
     def build_circuit(self, image_shape: tuple[int, int, int], n_classes: int) -> Circuit:

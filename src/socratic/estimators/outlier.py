@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds
 from socratic.estimators.density import DensityBase
+from socratic.estimators.preparation import Parts, Prepared
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
 from socratic.uncertainty.conformal import Conformal
@@ -29,10 +32,12 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         The log-density below which rows are outliers.
     conformal_ : Conformal
         The scores of the calibration rows.
+    folds_ : tuple of CircuitOutlierDetector
+        With few rows: models that were each trained without a part of them, which they are compared with.
     calibrated_ : bool
-        Whether enough rows were held out to keep ``rejection_rate``.
+        Whether there were enough calibration rows to keep ``rejection_rate``.
     n_calibration_ : int
-        How many that were.
+        How many there were.
     circuit_ : Circuit or Graph
         Of one class.
     table_ : Table
@@ -109,28 +114,34 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         """
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
-        labels = np.zeros(len(weight), dtype=np.int64)
-        parts = self._prepare(raw, labels, weight, rng, calibration=self.calibration_fraction)
+        prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
+        folds = assign_folds(prepared.labels, rng) if self.calibration_fraction else None
+        parts = self._divide(prepared, rng, calibration=self.calibration_fraction if folds is None else 0.0)
         self._fit_density(parts, rng)
-        self.n_calibration_ = len(parts.calibration)
-        rows = parts.calibration if self.n_calibration_ else parts.train
-        self._expect(rows.x, self._scores, rng)
-        self.conformal_ = Conformal.fit(self._unusualness(self._read(rows.x)), rows.weight.double().numpy())
-        self._remember(rows)
+        if folds is None:
+            self._calibrate(parts, rng)
+        else:
+            self._cross_fit(prepared, folds, rng)
         self._warn_unless_calibrated()
         return self
 
     @property
     def offset_(self) -> float:
-        """The log-density below which complete rows are outliers, at the present ``rejection_rate``."""
-        volume = float(self.table_.log_scale.sum()) if hasattr(self, "expected_") else 0.0
+        """The log-density below which complete rows are outliers, at the present ``rejection_rate``.
+
+        Of a cross-fitted model roughly: its folds decide, see :meth:`decision_function`.
+        """
+        volume = float(self.table_.log_scale.sum()) if self.folds_ or hasattr(self, "expected_") else 0.0
         return -self.conformal_.threshold(self._rate()) - volume
 
     def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Negative for outliers: ``score_samples(X) - offset_``, as if no cell were missing."""
+        """By how many nats the log-density may fall before a row is an outlier; negative for outliers.
+
+        This is ``score_samples(X) - offset_``, as if no cell were missing; but not of cross-fitted models, whose folds
+        each have a log-density.
+        """
         check_is_fitted(self)
-        threshold = self.conformal_.threshold(self._rate())
-        return threshold - np.concatenate([self._unusualness(x) for x in self._batches(X)])
+        return np.concatenate([self.conformal_.margin(self._unusualness(x), self._rate()) for x in self._batches(X)])
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """1 for familiar rows, -1 for outliers; warns if the model is not ``calibrated_``."""
@@ -141,10 +152,39 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual."""
         check_is_fitted(self)
-        return self.conformal_.p_value(np.concatenate([self._unusualness(x) for x in self._batches(X)]))
+        return np.concatenate([self.conformal_.p_value(self._unusualness(x)) for x in self._batches(X)])
+
+    def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
+        """Compare with rows that were held out; with the training rows if those are few."""
+        self.folds_ = ()
+        self.n_calibration_ = len(parts.calibration)
+        rows = parts.calibration if self.n_calibration_ else parts.train
+        self._expect(rows.x, self._scores, rng)
+        self.conformal_ = Conformal.fit(self._unusualness(self._read(rows.x)), rows.weight.double().numpy())
+        self._remember(rows)
+
+    def _cross_fit(self, prepared: Prepared, folds: np.ndarray, rng: np.random.Generator) -> None:
+        """Compare with all rows, each by a model of the other folds."""
+        self.folds_ = ()
+
+        def fit(model: CircuitOutlierDetector, parts: Parts) -> None:
+            model._fit_density(parts, rng)
+            model._expect(parts.train.x, model._scores, rng)
+            model.n_calibration_, model.conformal_ = 0, Conformal.fit([])
+
+        fitted = list(fit_folds(self, prepared, folds, rng, fit, reference=0.0))
+        scores = [model._unusualness(model._read(rows.x)) for model, rows in fitted]
+        weight = torch.cat([fold.rows.weight for fold in fitted]).double().numpy()
+        numbers = np.repeat(np.arange(len(scores)), list(map(len, scores)))
+        self.conformal_ = Conformal.fit(np.concatenate(scores), weight, numbers)
+        self.n_calibration_ = len(weight)
+        self.familiar_ = familiar_surprises(fitted)
+        self.folds_ = tuple(fold.model for fold in fitted)
 
     def _unusualness(self, x: Tensor) -> np.ndarray:
-        """How unusual rows (n, V) are, as the circuit reads them: (n,)."""
+        """How unusual rows (n, V) are, as the circuit reads them: (n,), or (K, n) by each fold."""
+        if self.folds_:
+            return np.stack([fold._unusualness(fold._reread(x)) for fold in self.folds_])
         return self._scores(x)["log_likelihood"]
 
     def _scores(self, x: Tensor) -> Scores:

@@ -272,7 +272,18 @@ _REJECTION = {
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
-    "calibration_fraction": Parameter("float", "Share of rows held out to calibrate rejection.", check_rate),
+    "calibration_fraction": Parameter(
+        "float",
+        "Share of rows held out to calibrate rejection. Of tables with fewer than 500 rows each is held out once, from "
+        "one of five models, whatever the share; 0 holds none out.",
+        check_rate,
+    ),
+    "calibrate_by_class": Parameter(
+        "bool",
+        "Whether ``rejection_rate`` is kept within every class, and not only among all rows: fewer rows are refused "
+        "then.",
+        check_switch,
+    ),
 }
 _MACHINE = {
     "verbose": Parameter("bool", "Show a progress bar.", check_switch),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Epoch, History
 from socratic.tables.columns import Table
 from socratic.uncertainty.ambiguity import Ambiguity
+from socratic.uncertainty.by_class import ClassConformal
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
 from socratic.uncertainty.expected import ExpectedScores
@@ -102,6 +103,17 @@ def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -
     model._restore()
     model._check_fitted()
     return model
+
+
+def _write_folds(folds: Sequence[SocraticEstimator]) -> State:
+    parts = [_write_estimator(fold) for fold in folds]
+    tensors = {f"{number}/{key}": part for number, (some, _) in enumerate(parts) for key, part in some.items()}
+    return tensors, [config for _, config in parts]
+
+
+def _read_folds(tensors: Tensors, configs: Any, device: torch.device | str) -> tuple[SocraticEstimator, ...]:
+    parts = [(_below(tensors, f"{number}/"), config) for number, config in enumerate(configs)]
+    return tuple(_read_estimator(some, config, device) for some, config in parts)
 
 
 def _plain_parameters(model: SocraticEstimator) -> dict[str, Any]:
@@ -217,8 +229,12 @@ PARTS: dict[str, Part] = {
         lambda tensors, state, _: Detector.from_state(_arrays(tensors), state),
     ),
     "conformal_": Part(
-        lambda conformal: _of_arrays(({"scores": conformal.scores, "weights": conformal.weights}, None)),
-        lambda tensors, _, __: Conformal.fit(**_arrays(tensors)),
+        lambda conformal: _of_arrays((conformal.to_arrays(), None)),
+        lambda tensors, _, __: Conformal.from_arrays(_arrays(tensors)),
+    ),
+    "class_conformal_": Part(
+        lambda conformal: _of_arrays((conformal.to_arrays(), None)),
+        lambda tensors, _, __: ClassConformal.from_arrays(_arrays(tensors)),
     ),
     "ambiguity_": Part(
         lambda ambiguity: _of_arrays((asdict(ambiguity), None)),
@@ -228,6 +244,7 @@ PARTS: dict[str, Part] = {
     "forest_": Part(
         lambda forest: _of_arrays(forest.parts()), lambda tensors, state, _: Forest.from_parts(_arrays(tensors), state)
     ),
+    "folds_": Part(_write_folds, _read_folds),
     "committee_": Part(_write_committee, _read_committee),
     "weight_posterior_": Part(
         lambda posterior: posterior.parts(),

@@ -14,7 +14,7 @@ from torch import Tensor
 from socratic.estimators.building import check_structure
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.learned import LEARNED
-from socratic.estimators.preparation import Parts, prepare, split_rows
+from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
@@ -109,26 +109,30 @@ class TableEstimator(ExplainingEstimator):
         check_structure(self, weight)
         return raw, weight
 
-    def _prepare(
-        self,
-        raw: RawTable,
-        labels: np.ndarray,
-        weight: np.ndarray,
-        rng: np.random.Generator,
-        *,
-        calibration: float = 0.0,
-        reference: float = 0.0,
+    def _prepare(self, raw: RawTable, labels: np.ndarray, weight: np.ndarray) -> Prepared:
+        """Choose leaf families, and put the rows in an order."""
+        return prepare(raw, labels, weight, self.leaf)
+
+    def _divide(
+        self, prepared: Prepared, rng: np.random.Generator, *, calibration: float = 0.0, reference: float = 0.0
     ) -> Parts:
-        """Choose leaf families, and divide the rows: see :func:`split_rows`."""
-        prepared = prepare(raw, labels, weight, self.leaf)
-        validation = self.validation_fraction
-        if self.structure in LEARNED:  # which is not trained
-            validation = 0.0
-        elif validation == "auto":
-            validation = 0.1 if len(prepared.labels) >= self._VALIDATED_FROM else 0.0
+        """Divide the rows: see :func:`split_rows`; those to train on give the columns their scale."""
+        validation = self._validation(len(prepared.labels))
         split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
         self.table_, parts = prepared.divide(split)
         return parts
+
+    def _validation(self, n_rows: int) -> float:
+        """The share of so many rows to stop on."""
+        if self.structure in LEARNED:  # which is not trained
+            return 0.0
+        if self.validation_fraction == "auto":
+            return 0.1 if n_rows >= self._VALIDATED_FROM else 0.0
+        return float(self.validation_fraction)
+
+    def _reread(self, x: Tensor) -> Tensor:
+        """What another estimator's circuit reads (n, V), as the circuit of this one, a fold of it, reads it."""
+        return self._read(torch.as_tensor(self.table_.scale(x.double().cpu().numpy())))
 
 
 def _by_number(variance: float | Mapping[str, float], names: Sequence[str]) -> dict[int, float]:

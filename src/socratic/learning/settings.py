@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +25,11 @@ class Rows:
     def take(self, index: Tensor) -> Rows:
         """Some of the rows."""
         return Rows(self.x[index], self.y[index], self.weight[index])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of all parts, in their order."""
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y", "weight")))
 
     def to(self, device: torch.device) -> Rows:
         """The same rows on another device."""

@@ -36,6 +36,7 @@ _CLEAR = math.log(100.0)
 """Two-sided scores count from this surprise on: of the most unusual hundredth of familiar rows on either side."""
 _MOST = 50.0
 """Nats of surprise beyond which a row is no clearer a case."""
+_CALIBRATION = "calibration."
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +74,13 @@ class Detector:
         """P-values (N,) of rows: rejecting those of at most alpha rejects at most alpha of known rows."""
         return self.calibration.p_value(self.score(scores))
 
+    def compared_with(self, calibration: Conformal) -> Detector:
+        """The same score, whose p-values compare with other calibration rows."""
+        return replace(self, calibration=calibration)
+
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the detector from."""
-        arrays = {"calibration.scores": self.calibration.scores, "calibration.weights": self.calibration.weights}
+        arrays = {f"{_CALIBRATION}{key}": array for key, array in self.calibration.to_arrays().items()}
         for name, surprise in self.surprises.items():
             arrays |= {f"{name}.{key}": array for key, array in surprise.to_arrays().items()}
         return arrays, {"kind": self.kind, "weights": dict(self.weights)}
@@ -94,7 +99,8 @@ class Detector:
                 name: Surprise.from_arrays({key: known[f"{name}.{key}"] for key in ("knots", "values", "tail")})
                 for name in sided
             }
-            calibration = Conformal.fit(arrays["calibration.scores"], arrays["calibration.weights"])
+            compared = {key.removeprefix(_CALIBRATION): known[key] for key in known if key.startswith(_CALIBRATION)}
+            calibration = Conformal.from_arrays(compared)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"the detector of the model cannot be read ({error}); save the model again") from error
         return cls(config["kind"], weights, surprises, calibration)
@@ -104,9 +110,9 @@ def fit_detector(
     kind: str,
     reference: Scores,
     shifted: Sequence[Scores],
-    calibration: Scores,
-    reference_weight: np.ndarray,
-    calibration_weight: np.ndarray,
+    calibration: Scores | None = None,
+    reference_weight: np.ndarray | None = None,
+    calibration_weight: np.ndarray | None = None,
 ) -> Detector:
     """Learn the weights of the scores and calibrate their combination.
 
@@ -118,14 +124,14 @@ def fit_detector(
         Of held-out rows, to scale and weigh the scores by.
     shifted : sequence of Scores
         Of synthetic shifts of the reference rows, one for each, by the same names.
-    calibration : Scores (m,)
-        Of other held-out rows, to compare with.
-    reference_weight, calibration_weight : np.ndarray (n,), (m,)
+    calibration : Scores (m,), optional
+        Of other held-out rows, to compare with; without them all p-values are 1, until :meth:`Detector.compared_with`.
+    reference_weight, calibration_weight : np.ndarray (n,), (m,), optional
         As in :meth:`Conformal.fit`.
     """
     names = tuple(reference)
     check_choice("kind", kind, (COMBINED, *names))
-    for label, scores in (("calibration", calibration), *(("shifted", s) for s in shifted)):
+    for label, scores in (("calibration", calibration or reference), *(("shifted", s) for s in shifted)):
         _check_names(label, scores, names)
     checked = {name: check_weighted(f"reference[{name!r}]", reference[name], reference_weight) for name in names}
     counts = checked[names[0]][1]
@@ -145,7 +151,9 @@ def fit_detector(
         first = [name for name in names if name in _FIRST] or names
         weights = {name: float(name in first) / len(first) for name in names}
     detector = Detector(kind, weights, surprises, Conformal.fit([]))
-    return replace(detector, calibration=Conformal.fit(detector.score(calibration), calibration_weight))
+    if calibration is None:
+        return detector
+    return detector.compared_with(Conformal.fit(detector.score(calibration), calibration_weight))
 
 
 def _surprise(surprises: Mapping[str, Surprise], name: str, scores: Scores) -> np.ndarray:

@@ -1,0 +1,112 @@
+"""Cross-fitting: few rows are calibrated on all of them, each by a model that was trained without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from socratic.estimators.preparation import Parts, Prepared, Split, split_rows
+from socratic.learning.settings import Rows
+from socratic.uncertainty.detector import Detector, fit_detector
+from socratic.uncertainty.reasons import FamiliarSurprises
+from socratic.uncertainty.scores import Scores
+
+CROSS_FITTED_BELOW = 500
+"""With fewer rows than this, p-values are cross-fitted; with more, some rows are held out for them."""
+N_FOLDS = 5
+"""Parts that few rows are divided into."""
+
+
+class Fold(NamedTuple):
+    """A fold, and the model that has not seen it."""
+
+    model: Any
+    rows: Rows
+    """As the model reads them."""
+
+
+def assign_folds(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """The fold (N,) that each row is held out in; None if there are rows enough to hold some out for good.
+
+    Folds hold as many rows of each class, as nearly as possible. A row that is alone in its class is trained on in all
+    of them, and has the number -1. None also if there are not two rows to divide.
+    """
+    if len(labels) >= CROSS_FITTED_BELOW:
+        return None
+    folds = np.full(len(labels), -1)
+    n_divided = 0
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        if len(members) > 1:
+            folds[members] = (n_divided + np.arange(len(members))) % N_FOLDS
+            n_divided += len(members)
+    return folds if n_divided else None
+
+
+def split_fold(
+    labels: np.ndarray, folds: np.ndarray, fold: int, rng: np.random.Generator, *, validation: float, reference: float
+) -> Split:
+    """One fold to calibrate on, and the other rows divided: see :func:`split_rows`."""
+    others = np.flatnonzero(folds != fold)
+    inner = split_rows(labels[others], rng, validation=validation, calibration=reference, reference=1.0)
+    train, stop, chosen_by = (others[part] for part in (inner.train, inner.validation, inner.reference))
+    return Split(train, stop, chosen_by, np.flatnonzero(folds == fold))
+
+
+def fit_folds(
+    estimator: Any,
+    prepared: Prepared,
+    folds: np.ndarray,
+    rng: np.random.Generator,
+    fit: Callable[[Any, Parts], None],
+    reference: float,
+) -> Iterator[Fold]:
+    """Models like an estimator of tables, one for each fold.
+
+    A model reads what the estimator's circuit reads, and standardises it by its own training rows: nothing that it
+    knows of the scale of a column comes from the rows it is calibrated on.
+
+    Parameters
+    ----------
+    estimator : TableEstimator
+        With the table that rows are encoded by.
+    prepared : Prepared
+    folds : ndarray (M,)
+        Those of :func:`assign_folds`, of these rows.
+    rng : Generator
+    fit : callable
+        Fits an estimator with a table to rows.
+    reference : float
+        Share of the rows of other folds that what is not trained is chosen by, if there are enough.
+    """
+    validation = estimator._validation(len(folds))
+    codes = estimator.table_.scale(prepared.codes).astype(np.float32).astype(np.float64)
+    # What only validation rows of the estimator hold, it does not know.
+    read = replace(prepared, codes=np.where(np.isinf(codes), np.nan, codes))
+    for number in range(int(folds.max()) + 1):
+        model = clone(estimator).set_params(checkpoint=None, verbose=False, random_state=int(rng.integers(2**31 - 1)))
+        model.n_features_in_ = estimator.n_features_in_
+        split = split_fold(prepared.labels, folds, number, rng, validation=validation, reference=reference)
+        model.table_, parts = read.divide(split)
+        fit(model, parts)
+        yield Fold(model, parts.calibration)
+
+
+def familiar_surprises(folds: list[Fold]) -> FamiliarSurprises:
+    """How surprising the columns of rows are to models that have not seen them, in the units that rows are read in."""
+    found = [
+        np.concatenate([model._surprise(x) for x in model._read_in_batches(rows.x)]) + model.table_.log_scale
+        for model, rows in folds
+    ]
+    return FamiliarSurprises.fit(np.concatenate(found), Rows.concatenate([fold.rows for fold in folds]).weight.numpy())
+
+
+def pooled_detector(kind: str, models: Sequence[Any], scores: Sequence[Scores], weights: np.ndarray) -> Detector:
+    """The mean of the detectors of folds, on the scale of the scores that their models give to the rows of each."""
+    together = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
+    mean = {name: float(np.mean([model.detector_.weights[name] for model in models])) for name in together}
+    return replace(fit_detector(kind, together, [], reference_weight=weights), weights=mean)

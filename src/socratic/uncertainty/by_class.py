@@ -1,0 +1,118 @@
+"""Conformal p-values that hold within every class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from socratic.uncertainty.conformal import Conformal
+
+_OF_CLASS = 0.5
+"""What a nat of improbability of a class counts beside a nat of unusualness."""
+_SMALLEST = 1e-9
+_ALL = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassConformal:
+    """Scores of calibration rows, class by class.
+
+    A row might belong to any class. Taken as one of class c it is as unusual as it is, plus half of -log p(c | x); its
+    p-value in the class compares that with the same of the calibration rows that belong to c. Its p-value is the
+    largest of these. That of its true class is among them, so that within every class it is at most alpha with a
+    probability of at most alpha (or what :class:`Conformal` says of cross-fitted models), however bad the
+    probabilities are; if they are good, the other classes hardly matter, and the probability is close to alpha.
+
+    Attributes
+    ----------
+    classes : dict of Conformal
+        By the number of the class.
+    others : Conformal or None
+        Scores of all rows, which rows are also compared with if there are classes that have too few of their own.
+    """
+
+    classes: dict[int, Conformal]
+    others: Conformal | None
+
+    @classmethod
+    def fit(
+        cls,
+        scores: np.ndarray,
+        probabilities: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray,
+        folds: np.ndarray,
+        rate: float,
+    ) -> ClassConformal:
+        """From calibration rows.
+
+        Parameters
+        ----------
+        scores : np.ndarray (n,)
+        probabilities : np.ndarray (n, C)
+            Of the classes, by the model of each row's fold.
+        labels, weights, folds : np.ndarray (n,)
+            The number of each row's class, and as for :meth:`Conformal.fit`.
+        rate : float
+            A class whose rows are too few for a p-value as small as this has none of its own.
+        """
+        found = {}
+        for number in range(probabilities.shape[1]):
+            of = labels == number
+            own = Conformal.fit(_as_class(scores, probabilities, number)[of], weights[of], folds[of])
+            if own.reaches(rate):
+                found[number] = own
+        return cls(found, None if len(found) == probabilities.shape[1] else Conformal.fit(scores, weights, folds))
+
+    @property
+    def worth(self) -> float:
+        """How many independent rows a p-value compares with, in the smallest class."""
+        return min(each.worth for each in self._each())
+
+    @property
+    def n_folds(self) -> int:
+        """How many models the scores are by; of a class that has no rows of some, fewer."""
+        return min(each.n_folds for each in self._each())
+
+    def p_value(self, scores: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+        """P-values (N,) of rows, from their scores (K, N) and probabilities (K, N, C) by the model of each fold."""
+        # A class need not have rows in the last folds.
+        found = [
+            each.p_value(_as_class(scores, probabilities, number)[: each.n_folds])
+            for number, each in self.classes.items()
+        ]
+        if self.others is not None:
+            found.append(self.others.p_value(scores))
+        return np.max(found, axis=0)
+
+    def reaches(self, alpha: float) -> bool:
+        """Whether the p-value of the most unusual row is at most ``alpha``: otherwise there are too few rows."""
+        return all(each.reaches(alpha) for each in self._each())
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays to rebuild it from."""
+        parts = {str(number): each for number, each in self.classes.items()}
+        if self.others is not None:
+            parts[_ALL] = self.others
+        return {f"{name}.{key}": array for name, each in parts.items() for key, array in each.to_arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassConformal:
+        """Rebuild it from :meth:`to_arrays`."""
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for key, array in arrays.items():
+            name, part = key.split(".")
+            parts.setdefault(name, {})[part] = array
+        found = {name: Conformal.from_arrays(some) for name, some in parts.items()}
+        others = found.pop(_ALL, None)
+        return cls({int(name): each for name, each in sorted(found.items())}, others)
+
+    def _each(self) -> list[Conformal]:
+        return [*self.classes.values(), *([] if self.others is None else [self.others])]
+
+
+def _as_class(scores: np.ndarray, probabilities: np.ndarray, number: int) -> np.ndarray:
+    """How unusual rows (..., N) are, taken as rows of a class, by the probabilities (..., N, C) of classes."""
+    return scores - _OF_CLASS * np.log(np.maximum(probabilities[..., number], _SMALLEST))
