@@ -125,10 +125,7 @@ def test_parquet_trains_the_same(run: Run, folder: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            datetime.date(2020, 1, 1),
-            r"holds date32\[day\], which no leaf can hold; convert it to numbers or text, or leave",
-        ),
+        (datetime.time(1), r"holds time64\[us\], which no leaf can hold; convert it to numbers or text, or leave"),
         (datetime.timedelta(1), r"holds duration\[us\]"),
         (Decimal("1.5"), r"holds decimal128\(2, 1\), which no leaf can hold; convert it to floats, or leave it out"),
     ],

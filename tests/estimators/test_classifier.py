@@ -194,9 +194,9 @@ def test_bad_tables_are_named() -> None:
     doubled = pd.concat([frame[["age"]], frame[["age"]]], axis=1)
     with pytest.raises(ValueError, match="column names must be unique; 'age' occurs more than once"):
         CircuitClassifier(**QUICK).fit(doubled, label)
-    wide = pd.DataFrame({"id": [f"row {i}" for i in range(1200)]})
+    wide = pd.DataFrame({"id": [f"row {i % 1200}" for i in range(2500)]})
     with pytest.raises(ValueError, match="more than 1000"):
-        CircuitClassifier(**QUICK).fit(wide, np.arange(1200) % 2)
+        CircuitClassifier(**QUICK).fit(wide, np.arange(2500) % 2)
     with pytest.raises(ValueError, match="sample_weight must hold numbers of at least 0"):
         CircuitClassifier(**QUICK).fit(frame, label, sample_weight=-np.ones(40))
 

@@ -18,9 +18,7 @@ from socratic.tables.raw import Coded, raw_table
 QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 2, "n_repetitions": 1, "random_state": 0, "n_jobs": 1}
 DAYS = [datetime.date(2020, 1, 1 + i) for i in range(20)]
 REFUSED = {
-    "days": (DAYS, "dates; convert them to numbers, such as days since the first"),
-    "stamps": (pd.date_range("2020-01-01", periods=20), "dates"),
-    "months": (pd.period_range("2020-01", periods=20, freq="M"), "dates"),
+    "times": ([datetime.time(i) for i in range(20)], "times; convert them to numbers, such as seconds since midnight"),
     "waits": (pd.to_timedelta(range(20), unit="h"), "durations; convert them to numbers, such as seconds"),
     "keys": ([bytes([65 + i]) for i in range(20)], "bytes; decode them to text"),
     "prices": ([Decimal(i) / 10 for i in range(20)], "decimals; convert them to floats"),
@@ -65,7 +63,12 @@ def test_the_same_in_arrays(name: str) -> None:
         raw_table(mixed)
 
 
-@pytest.mark.parametrize("name", ["days", "stamps", "waits", "keys", "prices"])
+def test_arrays_hold_no_dates() -> None:
+    with pytest.raises(ValueError, match=r"column 'x0' holds dates; convert them to numbers, .* or give a data frame"):
+        CircuitDensity(**QUICK).fit(np.array(DAYS, dtype="datetime64[D]")[:, None])
+
+
+@pytest.mark.parametrize("name", ["waits", "keys", "prices"])
 def test_the_same_in_arrow_tables(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
     values, message = REFUSED[name]
@@ -143,8 +146,7 @@ def test_polars_frames_are_data_frames(frame: pd.DataFrame) -> None:
     expected = CircuitClassifier(**QUICK).fit(frame, labels(60))
     assert np.array_equal(model.predict_proba(pl.DataFrame(frame.to_dict("list"))), expected.predict_proba(frame))
     dated = pl.DataFrame({"age": range(20), "day": DAYS})
-    with pytest.raises(ValueError, match="column 'day' holds dates"):
-        CircuitClassifier(**QUICK).fit(dated, labels(20))
+    assert "day: left out (dates" in CircuitClassifier(**QUICK).fit(dated, labels(20)).describe_columns()[1]
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT], ids=["None", "NaN", "NA", "NaT"])

@@ -108,8 +108,9 @@ class GenerativeMixin:
         columns = self.table_.decode(drawn.x.double().cpu().numpy())
         classes = drawn.classes.cpu().numpy()
         names = getattr(self, "feature_names_in_", None)
-        if names is None and all(column.categories in (None, (False, True)) for column in self.table_.columns):
-            boolean = all(column.categories is not None for column in self.table_.columns)
+        known = [column.categories or () for column in self.table_.columns]
+        if names is None and not any(isinstance(value, str) for values in known for value in values):
+            boolean = all(values == (False, True) and isinstance(values[0], bool) for values in known)
             return np.column_stack(columns).astype(bool if boolean else np.float64), classes
         import pandas as pd
 

@@ -26,6 +26,8 @@ def kind_of(array_type: Any, name: str) -> Kind:
     types = import_pyarrow().types
     if types.is_dictionary(array_type) or is_text(array_type):
         return "text"
+    if types.is_date(array_type) or types.is_timestamp(array_type):
+        return "text"  # by which they are recognised, and left out
     if types.is_boolean(array_type):
         return "boolean"
     if types.is_integer(array_type) or types.is_floating(array_type) or types.is_null(array_type):

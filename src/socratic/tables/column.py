@@ -32,6 +32,8 @@ class Column:
     unseen : float or None
         Probability of a value that no training row holds, from the values that only one of them holds (Good-Turing).
         None before there were any rows; and in models of before, which take such values as missing.
+    left_out : str or None
+        Why the column has no part in the model, if so: its values are taken as missing, whatever they are.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Column:
     constant: bool = False
     counts: tuple[float, ...] | None = None
     unseen: float | None = None
+    left_out: str | None = None
 
     @property
     def rarest(self) -> tuple[int, ...]:
@@ -63,11 +66,13 @@ class Column:
     @property
     def kind(self) -> str:
         """The name of the leaf family."""
-        return self.family.name
+        return self.family.name if self.left_out is None else "left out"
 
     def describe(self) -> str:
         """One line for people."""
-        if self.categories is not None:
+        if self.left_out is not None:
+            details = self.left_out
+        elif self.categories is not None:
             details = ", ".join(str(value) for value in self.categories[:6])
             details += ", ..." if len(self.categories) > 6 else ""
         elif self.constant:

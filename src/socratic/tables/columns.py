@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +13,13 @@ import torch
 from socratic.families import Bernoulli, Family, LeafName, as_family, family_for, family_from_dict
 from socratic.tables.categories import Categories
 from socratic.tables.column import Column
+from socratic.tables.left_out import why_left_out
 from socratic.tables.raw import Coded, RawTable
 from socratic.tables.scaling import absent, rounded, scaled
 
 _MAX_CATEGORIES = 1000
+_FEWEST_OF_TWO, _SHARE_OF_TWO = 5, 0.01
+"""Rows that hold the rarer of two numbers: with fewer, others may follow."""
 
 
 class Unknown(NamedTuple):
@@ -61,6 +64,9 @@ class Table:
         codes = np.empty((raw.n_rows, len(self.columns)))
         unknown: dict[str, Unknown] = {}
         for index, (column, values) in enumerate(zip(self.columns, raw.values, strict=True)):
+            if column.left_out is not None:
+                codes[:, index] = np.nan
+                continue
             if column.categories is not None:
                 codes[:, index], strange = _category_codes(values, column)
                 if strange is not None:
@@ -154,6 +160,7 @@ class Table:
                     item.get("constant", False),
                     None if counts is None else tuple(counts),
                     item.get("unseen"),
+                    item.get("left_out"),
                 )
             )
         return cls(tuple(columns))
@@ -162,7 +169,8 @@ class Table:
 def fit_table(raw: RawTable, used: np.ndarray, overrides: Mapping[str, LeafName] | None) -> Table:
     """Choose a leaf family for each column, unless ``overrides`` has one, from the rows that are ``used``.
 
-    Booleans get bernoulli leaves, text and categories categorical ones, and numbers gaussian ones.
+    Booleans and numbers of which there are only two get bernoulli leaves, text and categories categorical ones, and
+    other numbers gaussian ones. Columns that tell rows apart, and dates, are left out.
     """
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ValueError(
@@ -189,6 +197,12 @@ def _fit_column(name: str, values: np.ndarray | Coded, leaf: LeafName | None) ->
     if leaf is None:
         if _are_boolean(values):
             return Column(name, Bernoulli(), (False, True))
+        reason = why_left_out(name, values)
+        if reason is not None:
+            nothing = Coded(np.empty(0, dtype=np.int64), ())
+            return replace(_fit_categories(name, nothing, "categorical"), left_out=reason)
+        if not isinstance(values, Coded) and (two := _two_numbers(values)):
+            return Column(name, Bernoulli(), two)
         leaf = "categorical" if isinstance(values, Coded) else "gaussian"
     if as_family(leaf).unordered:
         return _fit_categories(name, values, leaf)
@@ -199,6 +213,14 @@ def _fit_column(name: str, values: np.ndarray | Coded, leaf: LeafName | None) ->
     if len(wrong):
         raise ValueError(f"column {name!r} has {family.name} leaves and takes {family.domain}; got {wrong[0]:g}")
     return Column(name, family)
+
+
+def _two_numbers(values: np.ndarray) -> tuple[float, ...]:
+    """The two numbers that a column (N,) is made of, if there are no others and neither is an exception."""
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(distinct) != 2 or counts.min() < max(_FEWEST_OF_TWO, _SHARE_OF_TWO * counts.sum()):
+        return ()
+    return tuple(distinct.tolist())
 
 
 def _fit_categories(name: str, values: np.ndarray | Coded, leaf: LeafName) -> Column:

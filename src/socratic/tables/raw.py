@@ -15,16 +15,18 @@ from socratic.errors import import_extra
 
 _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((datetime.timedelta, np.timedelta64), "durations", "convert them to numbers, such as seconds"),
-    (
-        (datetime.date, datetime.time, np.datetime64),
-        "dates",
-        "convert them to numbers, such as days since the first of them",
-    ),
+    ((datetime.time,), "times", "convert them to numbers, such as seconds since midnight"),
     ((Decimal,), "decimals", "convert them to floats"),
     ((bytes,), "bytes", "decode them to text"),
     ((complex, np.complexfloating), "complex numbers", "make two columns of their real and imaginary parts"),
 )
 """What no column may hold: types, what they are called, and what to do about them."""
+_DATES = (
+    (datetime.date, np.datetime64),
+    "dates",
+    "convert them to numbers, such as days since the first of them, or give a data frame",
+)
+"""What no array may hold; data frames may, and their dates are left out of models."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +170,7 @@ def _array_table(x: Any, estimator: Any) -> RawTable:
     if array.dtype.kind in "mMcSO":
         for index, values in enumerate(np.reshape(array, (len(array), -1)).T):
             kinds = {type(value) for value in values.tolist()} if array.dtype.kind == "O" else {array.dtype.type}
-            _check_kinds(kinds, f"x{index}")
+            _check_kinds(kinds, f"x{index}", (*_REFUSED, _DATES))
     array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
     # Booleans stay what they are: their columns get other leaves than numbers do.
     array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
@@ -221,11 +223,11 @@ def _coded(codes: np.ndarray, distinct: Sequence[Any], name: str) -> Coded:
     return Coded(renumbered[codes], tuple(distinct[place] for place in kept))
 
 
-def _check_kinds(kinds: set[type], name: str) -> None:
-    """Raise if a column holds dates, or numbers that leaves know nothing of."""
+def _check_kinds(kinds: set[type], name: str, refused: Sequence[tuple[tuple[type, ...], str, str]] = _REFUSED) -> None:
+    """Raise if a column holds something that leaves know nothing of."""
     # pandas has a type of its own for months and the like, and may not be installed.
     kinds = {datetime.date if kind.__name__ == "Period" else kind for kind in kinds}
-    for types, what, remedy in _REFUSED:
+    for types, what, remedy in refused:
         if any(issubclass(kind, types) for kind in kinds):
             # scikit-learn's own checks look for the first words.
             found = f"Complex data not supported: column {name!r}" if complex in types else f"column {name!r}"

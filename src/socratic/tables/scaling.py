@@ -15,8 +15,8 @@ _MOST_UNSEEN = 0.5
 """Probability of values that were not seen, at most."""
 _SAME = 1e-6
 """A constant that differs by this share of itself was rounded otherwise."""
-_LARGEST = 4.0
-"""Standardised training values lie within this many units."""
+_TAILS = (0.01, 0.99)
+"""Quantiles between which numbers decide on the scale of their column."""
 
 
 def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
@@ -34,13 +34,30 @@ def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
     mean = float(np.average(values[seen], weights=weight[seen]))
     if scaling == "scale":
         return replace(column, scale=mean if mean > 0.0 else 1.0)
-    deviation = values[seen] - mean
-    scale = math.sqrt(float(np.average(deviation**2, weights=weight[seen])))
-    # Columns that are almost always zero would put their few other values dozens of deviations away.
-    scale = max(scale, float(np.abs(deviation).max()) / _LARGEST)
-    # However a constant was rounded.
-    constant = scale <= 1e-12 * float(np.abs(values[seen]).max())
+    mean, scale = _middle(values[seen], weight[seen])
+    constant = _is_constant(scale, values[seen])
     return replace(column, mean=mean, scale=1.0 if constant else scale, constant=constant)
+
+
+def _middle(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of numbers (N,) without their tails, which one wild value could stretch.
+
+    Where nearly all numbers are the same, the others are no tails: they are what the column has to say.
+    """
+    lowest, highest = np.quantile(values, _TAILS)
+    inner = (values >= lowest) & (values <= highest)
+    found = _moments(values[inner], weight[inner])
+    return _moments(values, weight) if _is_constant(found[1], values[inner]) else found
+
+
+def _is_constant(deviation: float, values: np.ndarray) -> bool:
+    """Whether numbers (N,) of this deviation are all the same, however they were rounded."""
+    return deviation <= 1e-12 * float(np.abs(values).max())
+
+
+def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    mean = float(np.average(values, weights=weight))
+    return mean, math.sqrt(float(np.average((values - mean) ** 2, weights=weight)))
 
 
 def _with_unseen(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
