@@ -12,6 +12,7 @@ import pytest
 from socratic.errors import CalibrationWarning
 from socratic.estimators import CircuitClassifier, CircuitOutlierDetector
 from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS
+from socratic.estimators.rejection import refused_by_class
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2}
 RATE = 0.05
@@ -224,3 +225,40 @@ def test_weights_train_as_copies_do_if_nothing_is_held_out(kind: type) -> None:
     with pytest.warns(CalibrationWarning):
         repeated = kind(**settings).fit(x[copied], y[copied])
     np.testing.assert_array_equal(weighted.score_samples(x), repeated.score_samples(x))
+
+
+@pytest.mark.slow
+def test_the_interval_is_that_of_the_refused_share() -> None:
+    """Nineteen times in twenty, over calibrations of a detector with rows held out for good."""
+    shares, intervals = [], []
+    for seed in range(40):
+        model = CircuitOutlierDetector(structure="kernels", rejection_rate=0.1, random_state=seed)
+        model.fit(blobs(CROSS_FITTED_BELOW, seed, 2)[0])
+        shares.append((model.p_value(blobs(2000, 1000 + seed, 2)[0]) <= 0.1).mean())
+        intervals.append(model.calibration_interval())
+    inside = [low <= share <= high for share, (low, high) in zip(shares, intervals, strict=True)]
+    assert np.mean(inside) >= 0.85
+    low, high = model.calibration_interval(0.5)
+    assert intervals[-1][0] < low < 0.1 < high < intervals[-1][1]
+    with pytest.raises(ValueError, match="confidence must be"):
+        model.calibration_interval(1.5)
+
+
+@pytest.mark.slow
+def test_classes_keep_the_rate_each_and_few_rows_are_named() -> None:
+    x, y = blobs(200, 0)
+    x[y == 1] *= 3.0
+    model = CircuitClassifier(structure="forest", random_state=0, calibrate_by_class=True).fit(x, y)
+    assert model.class_conformal_ is not None
+    fresh, labels = blobs(2000, 1)
+    fresh[labels == 1] *= 3.0
+    for n_rows, share in refused_by_class(labels, model.reject(fresh)).values():
+        assert n_rows > 900
+        assert share < 0.12
+    names = np.where(y == 1, "rare", "common")
+    few = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:7]])
+    with pytest.warns(CalibrationWarning, match=r"too few rows to calibrate by class: rare \(7\); .* at least 19 of"):
+        model.fit(x[few], names[few])
+    assert model.set_params(calibrate_by_class=False).fit(x, y).class_conformal_ is None
+    with pytest.raises(ValueError, match=r"labels and refused must have one shape \(N,\)"):
+        refused_by_class([1, 2], [True])

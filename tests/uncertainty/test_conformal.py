@@ -87,3 +87,61 @@ def test_infinite_and_missing_scores() -> None:
 def test_bad_arguments_are_named(scores: list[float], weights: list[float] | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Conformal.fit(scores, weights)
+
+
+def means(x: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """The model of each fold: the mean of the rows of the others, (K,)."""
+    return np.array([x[folds != fold].mean() for fold in range(folds.max() + 1)])
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(20, 0.05), (50, 0.1), (120, 0.01)])
+def test_cross_fitted_rows_are_rejected_about_as_often_as_promised(n: int, alpha: float) -> None:
+    """Rows are as unusual as they are far from a mean, which is that of other folds."""
+    rng = np.random.default_rng(5)
+    rejected = []
+    for _ in range(1500):
+        x, new, folds = rng.normal(size=n), rng.normal(size=20), rng.permutation(n) % 5
+        centres = means(x, folds)
+        conformal = Conformal.fit(np.abs(x - centres[folds]), folds=folds)
+        rejected.append((conformal.p_value(np.abs(new - centres[:, None])) <= alpha).mean())
+    error = np.std(rejected) / np.sqrt(len(rejected))
+    assert 0.5 * alpha <= np.mean(rejected) <= alpha + 3 * error
+
+
+def test_cross_fitted_p_values_are_counted() -> None:
+    """Against the formula, row by row."""
+    rng = np.random.default_rng(6)
+    scores, weights, folds = rng.normal(size=30).round(1), rng.integers(1, 4, 30).astype(float), rng.permutation(30) % 3
+    conformal = Conformal.fit(scores, weights, folds)
+    worth = weights * weights.sum() / (weights**2).sum()
+    new = rng.normal(size=(3, 50)).round(1)
+    expected = [(1 + worth[scores >= row[folds]].sum()) / (1 + worth.sum()) for row in new.T]
+    np.testing.assert_allclose(conformal.p_value(new), expected)
+    again = Conformal.from_arrays(conformal.to_arrays())
+    np.testing.assert_array_equal(again.p_value(new), conformal.p_value(new))
+    assert again.n_folds == 3
+    assert again.worth == pytest.approx(worth.sum())
+    with pytest.raises(ValueError, match="scores must be those of 3 folds; got 2"):
+        conformal.p_value(new[:2])
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.05, 0.1, 0.5])
+def test_margins_agree_with_p_values(alpha: float) -> None:
+    """Moved by its margin and a little more, a row is at the other side of the rate."""
+    rng = np.random.default_rng(7)
+    for n in (10, 19, 60):
+        folds = rng.permutation(n) % 5
+        conformal = Conformal.fit(rng.normal(size=n), folds=folds)
+        new = rng.normal(size=(5, 1)) * 0.2 + rng.normal(size=200)
+        margin = conformal.margin(new, alpha)
+        np.testing.assert_array_equal(margin < 0, conformal.p_value(new) <= alpha)
+        if conformal.reaches(alpha):
+            assert (conformal.p_value(new + margin + 1e-9) <= alpha).all()
+            assert (conformal.p_value(new + margin - 1e-9) > alpha).all()
+    assert (conformal.margin(np.full((5, 1), np.nan), alpha) < 0).all() == conformal.reaches(alpha)
+
+
+@pytest.mark.parametrize("folds", [[0, 1], [0, -1, 1], [0.5, 1.0, 0.0]])
+def test_folds_are_numbers_of_rows(folds: list[float]) -> None:
+    with pytest.raises(ValueError, match="folds must number the fold of each of 3 scores from 0 on; got"):
+        Conformal.fit([1.0, 2.0, 3.0], folds=folds)
