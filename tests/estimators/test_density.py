@@ -59,3 +59,35 @@ def test_the_detector_keeps_its_promise_and_finds_outliers() -> None:
 def test_too_few_rows_to_calibrate_refuse_nothing() -> None:
     model = CircuitOutlierDetector(**QUICK).fit(np.arange(10.0)[:, None])
     assert (model.predict(np.arange(10.0)[:, None]) == 1).all()
+
+
+def test_validation_rows_may_be_given() -> None:
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((600, 1)) < 0.5, 2.0, -2.0) + rng.normal(size=(600, 4))
+    settings = {"n_sums": 4, "n_epochs": 6, "random_state": 0}
+    model = CircuitDensity(**settings).fit(x[:400], validation=x[400:])
+    assert model.n_features_in_ == 4
+    kept = model.history_.epochs[model.history_.best].validation_loss
+    scale = model.table_.log_scale.sum()
+    assert kept == pytest.approx(-(model.score(x[400:]) + scale) / 4, abs=1e-4)
+    held_out = CircuitDensity(**settings, validation_fraction=0.0).fit(x[:400])  # trains on as many rows
+    assert held_out.table_.columns == model.table_.columns
+    assert np.isnan(held_out.history_.epochs[0].validation_loss)
+
+
+def test_validation_rows_are_rows_of_the_table() -> None:
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0] * 20, "b": ["x", "y", "x"] * 20})
+    model = CircuitDensity(n_epochs=2, random_state=0)
+    unseen = pd.DataFrame({"a": [0.5, None], "b": ["never", "y"]})
+    assert np.isfinite(model.fit(frame, validation=unseen).history_.epochs[-1].validation_loss)
+    with pytest.raises(ValueError, match="feature names"):
+        model.fit(frame, validation=frame.rename(columns={"a": "c"}))
+
+
+def test_bits_per_dimension() -> None:
+    x = np.random.default_rng(0).random((400, 3)) < 0.5
+    model = CircuitDensity(n_sums=2, n_epochs=3, random_state=0).fit(x)
+    assert model.bits_per_dimension(x) == pytest.approx(1.0, abs=0.02)  # fair coins take a bit each
+    partial = np.where(np.arange(3) == 0, np.nan, x.astype(float))
+    named = CircuitDensity(n_sums=2, n_epochs=3, random_state=0).fit(partial)
+    assert named.bits_per_dimension(partial) == pytest.approx(-named.score(partial) / (2 * np.log(2.0)))

@@ -14,8 +14,17 @@ from torch import Tensor
 
 from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.errors import check_count
-from socratic.estimators.learned import LEARNED, ONE_ONLY, WHOLE_WEIGHTS, check_whole_weights, learn_circuit
+from socratic.estimators.learned import (
+    LEARNED,
+    ONE_ONLY,
+    WHOLE_WEIGHTS,
+    check_whole_weights,
+    further_epochs,
+    learn_circuit,
+    options_of,
+)
 from socratic.estimators.members import Fitted, Member
 from socratic.estimators.preparation import Parts
 from socratic.families import Family
@@ -76,7 +85,7 @@ def choose_sizes(n_rows: int, n_features: int, *, hidden_trees: bool, em: bool, 
 class Training(NamedTuple):
     """A circuit to train in place, which of several it is, the rows for it on its device, and its sizes."""
 
-    circuit: Circuit
+    circuit: Circuit | Graph
     member: Member
     train: Rows
     validation: Rows | None
@@ -95,13 +104,11 @@ def fit_circuit(
 ) -> Fitted:
     """A circuit as the attributes of ``settings``, an estimator, say: built and trained, or learned from the rows.
 
-    A learned circuit has an empty history.
+    A learned circuit that is not trained further has an empty history.
     """
     train, validation = parts.train, parts.validation
     device = choose_device(settings.device)
-    if settings.structure in LEARNED:
-        circuit = learn_circuit(settings.structure, table, train, n_classes, member.seed)
-        return circuit.to(device, torch.float32 if device.type == "mps" else torch.float64), History((), 0)
+    learned = settings.structure in LEARNED
     sizes = choose_sizes(
         len(train),
         len(table.columns),
@@ -110,10 +117,17 @@ def fit_circuit(
         n_sums=settings.n_sums,
         depth=settings.depth,
         n_repetitions=settings.n_repetitions,
-        n_epochs=settings.n_epochs,
+        n_epochs=(further_epochs(settings) or "auto") if learned else settings.n_epochs,
         batch_size=settings.batch_size,
     )
-    if settings.structure == HIDDEN_TREES:
+    circuit: Circuit | Graph
+    if learned:
+        circuit = learn_circuit(settings, table, parts, n_classes, member.seed)
+        if device.type == "mps":
+            circuit.float()
+        if not further_epochs(settings):
+            return circuit.to(device), History((), 0)
+    elif settings.structure == HIDDEN_TREES:
         size = {"n_classes": n_classes, "n_states": sizes.n_sums, "n_trees": sizes.n_repetitions}
         circuit = hidden_chow_liu(train.x.double().numpy(), table.families, **size, seed=member.seed)
     else:
@@ -157,6 +171,8 @@ def check_structure(settings: Any, weight: np.ndarray) -> None:
     """Raise unless the other settings, and the weights (N,) of rows, go together with ``structure``."""
     if settings.image_shape is not None and settings.structure != "spatial":
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
+    options_of(settings)
+    further_epochs(settings)
     if settings.structure in WHOLE_WEIGHTS:
         check_whole_weights(settings.structure, weight)
     if settings.structure in ONE_ONLY and settings.n_circuits > 1:
@@ -226,7 +242,7 @@ def choose_device(device: str) -> torch.device:
     return found
 
 
-def full_precision(circuit: Circuit) -> None:
+def full_precision(circuit: Circuit | Graph) -> None:
     """Trained in float32, asked in float64: an answer then does not depend on what else is asked along with it."""
     if circuit.device.type != "mps":
         circuit.double()

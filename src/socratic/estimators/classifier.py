@@ -77,6 +77,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self,
         *,
         structure: str = "random",
+        structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -111,6 +112,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         device: str = "auto",
     ) -> None:
         self.structure = structure
+        self.structure_options = structure_options
         self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth

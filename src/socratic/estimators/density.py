@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -104,6 +106,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self,
         *,
         structure: str = "hidden-chow-liu",
+        structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -127,6 +130,7 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         device: str = "auto",
     ) -> None:
         self.structure = structure
+        self.structure_options = structure_options
         self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth
@@ -149,15 +153,38 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         self.random_state = random_state
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitDensity:  # noqa: ARG002, N803
-        """Learn the distribution of the rows of ``X``."""
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,  # noqa: ARG002
+        sample_weight: Any = None,
+        validation: Any = None,
+    ) -> CircuitDensity:
+        """Learn the distribution of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : array or data frame (N, V)
+        y : ignored
+        sample_weight : array (N,), optional
+        validation : array or data frame (M, V), optional
+            Rows to keep the best epoch by, in place of the share ``validation_fraction`` of ``X``: all of ``X`` is then
+            trained on.
+        """
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
-        parts = self._divide(prepared, rng)
+        parts = self._divide(prepared, rng, validated=validation is not None)
+        if validation is not None:
+            parts = replace(parts, validation=self._given_rows(validation))
         self._fit_density(parts, rng)
         self._remember(parts.train)
         return self
+
+    def bits_per_dimension(self, X: Any) -> float:  # noqa: N803
+        """Mean -log2 p(x) for each value that is known: what it takes to store one, in bits. Lower is better."""
+        n_known = sum(int((~x.isnan()).sum()) for x in self._batches(X))
+        return float(-self.score_samples(X).sum() / (n_known * math.log(2.0)))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
         """Mean log p(x)."""

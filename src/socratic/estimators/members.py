@@ -11,7 +11,7 @@ import numpy as np
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.join import join_circuits
-from socratic.estimators.learned import LEARNED
+from socratic.estimators.learned import LEARNED, further_epochs
 from socratic.learning.settings import History
 
 Fitted = tuple[Circuit | Graph, History]
@@ -61,7 +61,8 @@ def as_one(circuits: Circuits) -> Circuit | Graph:
 
 def _members(settings: Any, seed: int) -> list[Member]:
     number = int(settings.n_circuits)
-    by_gradient = settings.structure not in LEARNED and getattr(settings, "optimiser", "adam") == "adam"
+    trained = settings.structure not in LEARNED or further_epochs(settings) > 0
+    by_gradient = trained and getattr(settings, "optimiser", "adam") == "adam"
     seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=number - 1).tolist()]
     members = []
     for place, own in enumerate(seeds, start=1):

@@ -60,6 +60,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         rejection_rate: float = 0.05,
         calibration_fraction: float = 0.2,
         structure: str = "random",
+        structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
         depth: int | str = "auto",
@@ -85,6 +86,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.rejection_rate = rejection_rate
         self.calibration_fraction = calibration_fraction
         self.structure = structure
+        self.structure_options = structure_options
         self.image_shape = image_shape
         self.n_sums = n_sums
         self.depth = depth

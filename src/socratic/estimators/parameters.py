@@ -116,6 +116,11 @@ def _leaf(name: str, value: Any) -> None:
         raise ValueError(f"{name} must map names of columns to families, such as {{'age': 'binomial'}}; got {value!r}")
 
 
+def _options(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must map names of options to values, such as {{'threshold': 0.1}}; got {value!r}")
+
+
 def _variance(name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         for column, variance in value.items():
@@ -163,8 +168,15 @@ _CIRCUIT = {
         _names(*STRUCTURES),
         "Where the circuit comes from: random trees, trees over the pixels of images, hidden Chow-Liu trees, LearnSPN, "
         "or Chow-Liu trees of discrete columns. The last two come with their parameters: what sizes or trains a "
-        "circuit does not apply to them.",
+        "circuit does not apply to them, unless ``structure_options`` ask for it.",
         one_of(*STRUCTURES),
+    ),
+    "structure_options": Parameter(
+        "mapping of name to value, optional",
+        "Of a learned structure: see :func:`~socratic.learn_spn` and :func:`~socratic.chow_liu_tree`. LearnSPN's "
+        '``"threshold"`` is chosen on held-out rows, if there are any, and its ``"n_epochs"`` are epochs of further '
+        "training, 0 by default.",
+        or_none(_options),
     ),
     "image_shape": Parameter(
         "(height, width) or (height, width, channels), optional",

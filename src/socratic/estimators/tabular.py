@@ -13,9 +13,10 @@ from torch import Tensor
 
 from socratic.estimators.building import check_structure
 from socratic.estimators.explaining import ExplainingEstimator
-from socratic.estimators.learned import LEARNED
+from socratic.estimators.learned import LEARNED, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
+from socratic.learning.settings import Rows
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
 from socratic.tables.raw import RawTable
@@ -114,18 +115,27 @@ class TableEstimator(ExplainingEstimator):
         return prepare(raw, labels, weight, self.leaf)
 
     def _divide(
-        self, prepared: Prepared, rng: np.random.Generator, *, calibration: float = 0.0, reference: float = 0.0
+        self,
+        prepared: Prepared,
+        rng: np.random.Generator,
+        *,
+        calibration: float = 0.0,
+        reference: float = 0.0,
+        validated: bool = False,
     ) -> Parts:
-        """Divide the rows: see :func:`split_rows`; those to train on give the columns their scale."""
-        validation = self._validation(len(prepared.labels))
+        """Divide the rows: see :func:`split_rows`; those to train on give the columns their scale.
+
+        ``validated`` says that rows to stop on were given, so that none of these are held out.
+        """
+        validation = 0.0 if validated else self._validation(len(prepared.labels))
         split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
         self.table_, parts = prepared.divide(split)
         return parts
 
     def _validation(self, n_rows: int) -> float:
         """The share of so many rows to stop on."""
-        if self.structure in LEARNED:  # which is not trained
-            return 0.0
+        if self.structure in LEARNED and not (chooses_threshold(self) or further_epochs(self)):
+            return 0.0  # nothing to choose, nothing to stop
         if self.validation_fraction == "auto":
             return 0.1 if n_rows >= self._VALIDATED_FROM else 0.0
         return float(self.validation_fraction)
@@ -133,6 +143,12 @@ class TableEstimator(ExplainingEstimator):
     def _reread(self, x: Tensor) -> Tensor:
         """What another estimator's circuit reads (n, V), as the circuit of this one, a fold of it, reads it."""
         return self._read(torch.as_tensor(self.table_.scale(x.double().cpu().numpy())))
+
+    def _given_rows(self, X: Any) -> Rows:  # noqa: N803
+        """Rows that were given apart from those to fit on, as the fitted table encodes them."""
+        encoded = self.table_.encode(check_columns(self, X, reset=False))
+        x = known(torch.as_tensor(encoded.codes, dtype=torch.float32))
+        return Rows(x, torch.zeros(len(x), dtype=torch.long), torch.ones(len(x)))
 
 
 def _by_number(variance: float | Mapping[str, float], names: Sequence[str]) -> dict[int, float]:

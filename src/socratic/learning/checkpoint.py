@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
+from socratic.circuit.graph_parts import graph_parts
 from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.learning.settings import Epoch, Rows, TrainingSettings
 
@@ -59,13 +61,16 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def fingerprint(circuit: Circuit, rows: Sequence[Rows], settings: TrainingSettings, augmentation: str) -> str:
+def fingerprint(circuit: Circuit | Graph, rows: Sequence[Rows], settings: TrainingSettings, augmentation: str) -> str:
     """A digest of everything that decides the result of a training."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([circuit.to_config(), asdict(settings), augmentation, torch.__version__]).encode())
+    tensors, config = (
+        graph_parts(circuit) if isinstance(circuit, Graph) else (circuit.state_dict(), circuit.to_config())
+    )
+    digest.update(json.dumps([config, asdict(settings), augmentation, torch.__version__]).encode())
     for part in rows:
         for tensor in (part.x, part.y, part.weight):
             digest.update(tensor.detach().cpu().numpy().tobytes())
-    for parameter in circuit.parameters():
-        digest.update(parameter.detach().cpu().numpy().tobytes())
+    for tensor in tensors.values():
+        digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

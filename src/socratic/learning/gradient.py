@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
 from socratic.learning.checkpoint import Checkpoint, fingerprint
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
@@ -30,7 +31,7 @@ def learning_rate_factor(step: int, n_steps: int, schedule: str = "cosine") -> f
 
 
 def fit_gradient(
-    circuit: Circuit,
+    circuit: Circuit | Graph,
     rows: Rows,
     settings: TrainingSettings,
     log_prior: Tensor,
@@ -46,7 +47,7 @@ def fit_gradient(
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     rows : Rows
         On the circuit's device.
     settings : TrainingSettings
@@ -123,17 +124,17 @@ def _epoch(step: GradientStep, number: int, n_batches: int) -> float:
 
 
 @torch.no_grad()
-def _validate(circuit: Circuit, rows: Rows, settings: TrainingSettings, log_prior: Tensor) -> float:
+def _validate(circuit: Circuit | Graph, rows: Rows, settings: TrainingSettings, log_prior: Tensor) -> float:
     values = log_likelihood(circuit, rows.x)
     return float(objective(values, rows, log_prior, circuit.n_features, settings.cross_entropy_weight))
 
 
-def _copy(circuit: Circuit) -> dict[str, Tensor]:
+def _copy(circuit: Circuit | Graph) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in circuit.state_dict().items()}
 
 
 def _state(
-    circuit: Circuit, optimiser: torch.optim.Optimizer, best: dict[str, Tensor], names: list[str]
+    circuit: Circuit | Graph, optimiser: torch.optim.Optimizer, best: dict[str, Tensor], names: list[str]
 ) -> dict[str, Tensor]:
     """Everything to resume from: parameters, the best ones, and Adam's moments."""
     tensors = {f"current/{name}": tensor for name, tensor in circuit.state_dict().items()}
@@ -144,7 +145,7 @@ def _state(
 
 
 def _restore(
-    circuit: Circuit, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], names: list[str]
+    circuit: Circuit | Graph, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], names: list[str]
 ) -> dict[str, Tensor]:
     """Undo :func:`_state`; return the best parameters."""
 

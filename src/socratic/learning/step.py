@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
+from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import training_log_likelihood
 from socratic.learning.settings import Rows, TrainingSettings
 
@@ -36,7 +37,7 @@ class GradientStep:
 
     Parameters
     ----------
-    circuit : Circuit
+    circuit : Circuit or Graph
     rows : Rows
         All rows, on the circuit's device.
     settings : TrainingSettings
@@ -53,7 +54,7 @@ class GradientStep:
 
     def __init__(
         self,
-        circuit: Circuit,
+        circuit: Circuit | Graph,
         rows: Rows,
         settings: TrainingSettings,
         log_prior: Tensor,
