@@ -131,15 +131,17 @@ def report(results: Mapping[tuple[str, str], Result], names: list[str]) -> str:
     models = [MIXTURE, *MODELS]
 
     def row(title: str, values: list[float], digits: int = 2) -> str:
-        cells = [f"{value:.{digits}f}" for value in values]
-        mean = f"{np.mean(values):.{digits}f}"
-        return f"| {title} | " + " | ".join(cells) + f" | {mean} |"
+        cells = ["" if np.isnan(value) else f"{value:.{digits}f}" for value in [*values, float(np.mean(values))]]
+        return f"| {title} | " + " | ".join(cells) + " |"
+
+    def found(model: str, name: str) -> Result:
+        return results.get((model, name), Result(np.nan, np.nan, np.nan))  # not measured
 
     head = ["| | " + " | ".join(names) + " | mean |", "| --- " * (len(names) + 2) + "|"]
     best = {name: best_variants(results, name) for name in names}
     lines = [f"# Densities of binary tables: {platform.machine()} CPU, Python {platform.python_version()}", ""]
     lines += ["Mean test log-likelihood in nats; stopped and chosen on validation rows.", "", *head]
-    lines += [row(model, [results[model, name].test for name in names]) for model in models]
+    lines += [row(model, [found(model, name).test for name in names]) for model in models]
     lines.append(row("**best by validation**", [results[best[name], name].test for name in names]))
     if set(names) <= set(SETS):
         places = [SETS.index(name) for name in names]
@@ -147,9 +149,9 @@ def report(results: Mapping[tuple[str, str], Result], names: list[str]) -> str:
         lines += ["", SOURCES]
     lines += ["", "Best by validation: " + ", ".join(f"{name}: {best[name]}" for name in names) + ".", ""]
     lines += ["Mean validation log-likelihood:", "", *head]
-    lines += [row(model, [results[model, name].validation for name in names]) for model in models]
+    lines += [row(model, [found(model, name).validation for name in names]) for model in models]
     lines += ["", "Seconds to fit, on two cores:", "", *head]
-    lines += [row(model, [results[model, name].seconds for name in names], 0) for model in models]
+    lines += [row(model, [found(model, name).seconds for name in names], 0) for model in models]
     return "\n".join(lines) + "\n"
 
 
