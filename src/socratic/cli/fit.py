@@ -59,8 +59,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Where the circuit comes from: random trees (by default for tables), spatial ones (for images), or "
-            "learned from the table: hidden-chow-liu, learnspn, chow-liu.",
+            help="Where the circuit comes from: a forest and kernels (auto, by default for tables), random trees, "
+            "spatial ones (for images), or learned from the table: hidden-chow-liu, learnspn, chow-liu.",
         ),
     ] = None,
     image_shape: Annotated[
@@ -154,7 +154,7 @@ def fit(
     else:
         if target is None:
             raise UserError("a table needs --target, the column with the classes (see 'socratic fit --help')")
-        settings["structure"] = parse_structure(structure or "random", STRUCTURES, epochs=epochs, checkpoint=checkpoint)
+        settings["structure"] = parse_structure(structure or "auto", STRUCTURES, epochs=epochs, checkpoint=checkpoint)
         settings |= {"image_shape": shape, "leaf": parse_leaves(leaf or [])}
         model, facts = _fit_table(train, target, options, settings, quiet)
     from socratic.cli.training import save

@@ -182,7 +182,7 @@ def _describe_leaf_variance(model: CircuitClassifierBase) -> dict[str, str]:
 
 
 def _describe_structure(model: CircuitClassifierBase) -> str:
-    name = "random" if model.structure == "auto" else model.structure  # as older files call it
+    name = model._structure()
     # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
     if model.n_circuits > 1:
         name = f"{name}, {model.n_circuits} circuits"

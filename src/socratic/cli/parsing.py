@@ -18,9 +18,9 @@ from socratic.cli.failures import UserError, close_names
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
-STRUCTURES = ("random", "spatial", "hidden-chow-liu", "learnspn", "chow-liu")
+STRUCTURES = ("auto", "forest", "kernels", "random", "spatial", "hidden-chow-liu", "learnspn", "chow-liu")
 IMAGE_STRUCTURES = ("spatial", "random")
-LEARNED_STRUCTURES = ("learnspn", "chow-liu")
+LEARNED_STRUCTURES = ("forest", "kernels", "learnspn", "chow-liu")
 DROPOUT = "dropout"
 DOUBTS = ("weights", DROPOUT)
 

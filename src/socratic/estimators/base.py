@@ -75,6 +75,7 @@ class CircuitEstimator(SocraticEstimator):
     A subclass says how its data become rows of the circuit, by :meth:`_batches` and :meth:`_log_volume`.
     """
 
+    structure: str
     doubt: str
     masks: str
     leaf_variance: float | Mapping[str, float]
@@ -99,6 +100,10 @@ class CircuitEstimator(SocraticEstimator):
     @abstractmethod
     def _leaf_variance(self) -> Mapping[int, float] | None:
         """The relative variances that ``leaf_variance`` gives to columns, by their numbers; None if all are 0."""
+
+    def _structure(self) -> str:
+        """Where the circuit comes from; files of before call random trees "auto"."""
+        return str(getattr(self, "structure_", "random" if self.structure == "auto" else self.structure))
 
     def _set_circuits(self, circuits: Circuits) -> None:
         """Set ``circuit_`` to all circuits that were trained, as one."""

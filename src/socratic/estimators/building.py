@@ -16,6 +16,7 @@ from socratic.circuit.build import rat_spn, spatial_spn
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
+from socratic.estimators.choosing import AUTO
 from socratic.estimators.learned import (
     LEARNED,
     ONE_ONLY,
@@ -35,7 +36,7 @@ from socratic.learning.structure import hidden_chow_liu
 from socratic.tables.columns import Table
 
 HIDDEN_TREES = "hidden-chow-liu"
-STRUCTURES = ("random", "spatial", HIDDEN_TREES, *LEARNED)
+STRUCTURES = (AUTO, "random", "spatial", HIDDEN_TREES, *LEARNED)
 _STEPS = 600
 """Gradient steps that ``n_epochs="auto"`` aims for on small data; large data get at least the fewest epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 12, 120
@@ -108,11 +109,11 @@ def fit_circuit(
     """
     train, validation = parts.train, parts.validation
     device = choose_device(settings.device)
-    learned = settings.structure in LEARNED
+    learned = settings.structure_ in LEARNED
     sizes = choose_sizes(
         len(train),
         len(table.columns),
-        hidden_trees=settings.structure == HIDDEN_TREES,
+        hidden_trees=settings.structure_ == HIDDEN_TREES,
         em=getattr(settings, "optimiser", "adam") == "em",
         n_sums=settings.n_sums,
         depth=settings.depth,
@@ -127,11 +128,11 @@ def fit_circuit(
             circuit.float()
         if not further_epochs(settings):
             return circuit.to(device), History((), 0)
-    elif settings.structure == HIDDEN_TREES:
+    elif settings.structure_ == HIDDEN_TREES:
         size = {"n_classes": n_classes, "n_states": sizes.n_sums, "n_trees": sizes.n_repetitions}
         circuit = hidden_chow_liu(train.x.double().numpy(), table.families, **size, seed=member.seed)
     else:
-        shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure == "spatial" else None
+        shape = image_shape(settings.image_shape, len(table.columns)) if settings.structure_ == "spatial" else None
         circuit = build_circuit(sizes, table.families, n_classes, member.seed, shape)
         initialise_leaves(circuit, train.x, member.seed)
     circuit.to(device)
@@ -169,13 +170,13 @@ def train_by_gradient(
 
 def check_structure(settings: Any, weight: np.ndarray) -> None:
     """Raise unless the other settings, and the weights (N,) of rows, go together with ``structure``."""
-    if settings.image_shape is not None and settings.structure != "spatial":
+    if settings.image_shape is not None and settings.structure_ != "spatial":
         raise ValueError(f"image_shape is for structure='spatial'; got structure={settings.structure!r}")
     options_of(settings)
     further_epochs(settings)
-    if settings.structure in WHOLE_WEIGHTS:
-        check_whole_weights(settings.structure, weight)
-    if settings.structure in ONE_ONLY and settings.n_circuits > 1:
+    if settings.structure_ in WHOLE_WEIGHTS:
+        check_whole_weights(settings.structure_, weight)
+    if settings.structure_ in ONE_ONLY and settings.n_circuits > 1:
         raise ValueError(
             f"n_circuits must be 1 for structure={settings.structure!r}, which learns the same from every seed, or "
             f"nearly; got {settings.n_circuits}"

@@ -42,6 +42,10 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         How columns are encoded.
     dropout_ : float
         The dropout rate of the uncertainty.
+    structure_ : str
+        The structure it has, which ``structure="auto"`` leaves open.
+    structure_reason_ : str
+        Why it is that one.
     forest_ : Forest
         The trees that answer for the classes, with ``structure="forest"`` only.
     committee_ : Committee
@@ -72,11 +76,12 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
     """
 
     _VALIDATED_FROM = 2000
+    _UNTRAINED = FOREST
 
     def __init__(
         self,
         *,
-        structure: str = "random",
+        structure: str = "auto",
         structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
@@ -167,9 +172,9 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         """
         raw, weight = self._check_rows(X, sample_weight)
         self._check_forest()
-        if self.posterior == "log-moments" and self.doubt == DROPOUT and self.structure in LEARNED:
+        if self.posterior == "log-moments" and self.doubt == DROPOUT and self.structure_ in LEARNED:
             raise ValueError(
-                f"posterior='log-moments' is not for doubt='dropout' with structure={self.structure!r}; use "
+                f"posterior='log-moments' is not for doubt='dropout' with structure={self.structure_!r}; use "
                 "'one-pass', 'auto' or 'monte-carlo'"
             )
         y = check_labels(y)
@@ -196,7 +201,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
 
     def _check_forest(self) -> None:
         """Raise unless what is in doubt is something that a forest has."""
-        if self.structure != FOREST:
+        if self.structure_ != FOREST:
             return
         if self.doubt == DROPOUT:
             raise ValueError(
@@ -229,7 +234,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
 
         circuits, self.history_ = fit_members(self, seed, fit)
         self._set_circuits(circuits)
-        if self.structure == FOREST:
+        if self.structure_ == FOREST:
             self.forest_ = fit_forest(self.table_, parts.train, len(self.classes_), seed, self.n_jobs)
         self.n_iter_ = len(self.history_.epochs)
 

@@ -20,6 +20,7 @@ from socratic.estimators.density import CircuitDensity
 from socratic.estimators.given_rows import Given, are_images, as_given, draws_of, n_rows, shifts_of
 from socratic.estimators.guarded import ask, check_model, classes_of, entropy
 from socratic.estimators.image_density import CircuitImageDensity
+from socratic.estimators.learned import KERNELS
 from socratic.estimators.parameters import PARAMETERS, Parameter, one_of
 from socratic.estimators.preparation import MIN_HELD_OUT, split_rows
 from socratic.estimators.rejection import RejectingEstimator
@@ -51,7 +52,7 @@ GUARD_PARAMETERS: Mapping[str, Parameter] = {
     ),
     "density": Parameter(
         "CircuitDensity, CircuitImageDensity or None",
-        "What learns the inputs, with its settings; None takes the one for tables or for images, with its defaults.",
+        "What learns the inputs, with its settings; None takes kernels for tables, and the defaults for images.",
         _density,
     ),
     "detector": Parameter(
@@ -240,7 +241,9 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def _new_density(self, rows: Any, rng: np.random.Generator) -> CircuitDensity | CircuitImageDensity:
         """An unfitted density for rows, with a seed of its own unless it has one."""
         kind = CircuitImageDensity if are_images(rows) else CircuitDensity
-        density = kind() if self.density is None else clone(self.density)
+        density: Any = None if self.density is None else clone(self.density)
+        if density is None:
+            density = CircuitImageDensity() if are_images(rows) else CircuitDensity(structure=KERNELS)
         if not isinstance(density, kind):
             what = "images" if are_images(rows) else "tables"
             raise ValueError(f"density must be a {kind.__name__} for {what}; got {self.density!r}")

@@ -61,7 +61,7 @@ def as_one(circuits: Circuits) -> Circuit | Graph:
 
 def _members(settings: Any, seed: int) -> list[Member]:
     number = int(settings.n_circuits)
-    trained = settings.structure not in LEARNED or further_epochs(settings) > 0
+    trained = settings._structure() not in LEARNED or further_epochs(settings) > 0
     by_gradient = trained and getattr(settings, "optimiser", "adam") == "adam"
     seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=number - 1).tolist()]
     members = []

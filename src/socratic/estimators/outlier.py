@@ -38,6 +38,10 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         Whether there were enough calibration rows to keep ``rejection_rate``.
     n_calibration_ : int
         How many there were.
+    structure_ : str
+        The structure it has, which ``structure="auto"`` leaves open.
+    structure_reason_ : str
+        Why it is that one.
     circuit_ : Circuit or Graph
         Of one class.
     table_ : Table
@@ -59,7 +63,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         *,
         rejection_rate: float = 0.05,
         calibration_fraction: float = 0.2,
-        structure: str = "random",
+        structure: str = "auto",
         structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",

@@ -166,9 +166,12 @@ def _names(*allowed: str) -> str:
 _CIRCUIT = {
     "structure": Parameter(
         _names(*STRUCTURES),
-        "Where the circuit comes from: random trees, trees over the pixels of images, hidden Chow-Liu trees, LearnSPN, "
-        "or Chow-Liu trees of discrete columns. The last two come with their parameters: what sizes or trains a "
-        "circuit does not apply to them, unless ``structure_options`` ask for it.",
+        "Where the circuit comes from. By default a forest answers for the classes of a table and kernels, a narrow "
+        "component for each of up to 2,000 rows, say what rows look like: nothing is trained. Arguments that are for "
+        "circuits which are trained make it random trees. Other structures are trees over the pixels of images, hidden "
+        "Chow-Liu trees, LearnSPN, and Chow-Liu trees of discrete columns. Forests, kernels and the last two come with "
+        "their parameters: what sizes or trains a circuit does not apply to them, unless ``structure_options`` ask for "
+        "it.",
         one_of(*STRUCTURES),
     ),
     "structure_options": Parameter(

@@ -275,6 +275,8 @@ PARTS: dict[str, Part] = {
     "feature_names_in_": Part(
         lambda names: ({}, list(names)), lambda _, state, __: np.array([str(name) for name in state], dtype=object)
     ),
-    **dict.fromkeys(("doubt_", "dropout_", "n_calibration_", "n_iter_", "n_features_in_"), _PLAIN),
+    **dict.fromkeys(
+        ("structure_", "structure_reason_", "doubt_", "dropout_", "n_calibration_", "n_iter_", "n_features_in_"), _PLAIN
+    ),
 }
 """How each fitted attribute is stored, by its name."""

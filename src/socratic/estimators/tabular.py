@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.estimators.building import check_structure
+from socratic.estimators.choosing import choose_structure
 from socratic.estimators.explaining import ExplainingEstimator
-from socratic.estimators.learned import LEARNED, chooses_threshold, further_epochs
+from socratic.estimators.learned import KERNELS, LEARNED, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.learning.settings import Rows
@@ -29,6 +30,10 @@ class TableEstimator(ExplainingEstimator):
     """An estimator of arrays and data frames: ``table_`` says how their columns become variables of the circuit."""
 
     table_: Table
+    structure_: str
+    structure_reason_: str
+    _UNTRAINED: ClassVar[str] = KERNELS
+    """The structure of which nothing is trained that ``structure="auto"`` takes."""
     expected_: ExpectedScores
     _VALIDATED_FROM = 0
     """Rows from which on some are held out to stop on, unless ``validation_fraction`` says how many."""
@@ -107,6 +112,7 @@ class TableEstimator(ExplainingEstimator):
         raw = check_columns(self, X, reset=True)
         _by_number(self.leaf_variance, raw.names)
         weight = check_weights(sample_weight, X)
+        self.structure_, self.structure_reason_ = choose_structure(self, self._UNTRAINED)
         check_structure(self, weight)
         return raw, weight
 
@@ -134,7 +140,7 @@ class TableEstimator(ExplainingEstimator):
 
     def _validation(self, n_rows: int) -> float:
         """The share of so many rows to stop on."""
-        if self.structure in LEARNED and not (chooses_threshold(self) or further_epochs(self)):
+        if self.structure_ in LEARNED and not (chooses_threshold(self) or further_epochs(self)):
             return 0.0  # nothing to choose, nothing to stop
         if self.validation_fraction == "auto":
             return 0.1 if n_rows >= self._VALIDATED_FROM else 0.0
