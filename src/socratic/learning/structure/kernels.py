@@ -29,6 +29,10 @@ _NARROWEST = 0.02
 """In deviations of a column: copies of a row have no gap between them."""
 _MOST_JUDGED = 500
 """Rows that decide on widths, at most."""
+_SAMPLE, _N_SAMPLES = 32, 40
+"""Rows of a small sample, and how many samples there are."""
+_COLUMN_WIDTH = 0.3
+"""Width of the kernels of a single column, in its deviations."""
 _FARTHEST = 30.0
 """Nats a column below which a row is no longer less likely: one far row must not decide on widths."""
 
@@ -41,6 +45,7 @@ def kernel_circuit(
     weight: np.ndarray | None = None,
     *,
     most: int = MOST_KERNELS,
+    even: bool = False,
     seed: int = 0,
 ) -> Circuit:
     """A circuit of kernels: for each class, the mean of the kernels of its rows.
@@ -58,6 +63,8 @@ def kernel_circuit(
         Of the rows, 1 by default.
     most : int
         Kernels at most; of every class one at least.
+    even : bool
+        Whether all kernels are equally wide: of few rows the gaps say little.
     seed : int
         Decides which rows become kernels, if there are more.
 
@@ -81,7 +88,7 @@ def kernel_circuit(
     own = label.unsqueeze(0) == torch.arange(n_classes).unsqueeze(1)
     with torch.no_grad():
         root.logits.copy_(torch.where(own, log_weight, -torch.inf).unsqueeze(0))
-        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, rng)
+        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, even, rng)
     return circuit
 
 
@@ -96,9 +103,11 @@ def _some_rows(y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray
     return np.sort(np.concatenate(kept))
 
 
-def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, rng: np.random.Generator) -> None:
+def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, even: bool, rng: np.random.Generator) -> None:
     """Set the leaves to kernels around ``centres`` (K, V), by which rows are most likely without their own kernel."""
     gaps = _gaps(circuit, centres)
+    if even:
+        gaps = torch.exp(torch.log(gaps).mean()).expand_as(gaps)
     judged = torch.as_tensor(np.sort(rng.permutation(len(centres))[:_MOST_JUDGED]))
     (root,) = circuit.root_branches()
     log_weights = torch.logsumexp(root.logits[0], 0).unsqueeze(1)  # (K, 1): whatever the class
@@ -165,3 +174,70 @@ def _categories(group: LeafGroup, x: Tensor, own: Tensor, blur: float) -> dict[s
     hot = torch.nn.functional.one_hot(own.nan_to_num(0.0).long(), n_values).double()
     found = torch.where(own.isnan().unsqueeze(-1), shares, blur * shares + (1.0 - blur) * hot)  # (P, K, Y)
     return family.from_expectations(found.mT, torch.zeros(len(own), dtype=torch.float64))
+
+
+def sampled_kernels(
+    x: np.ndarray, families: Sequence[Family], weight: np.ndarray | None = None, *, seed: int = 0
+) -> list[Circuit]:
+    """Kernels of several small random samples of rows (N, V), each a circuit of one class.
+
+    Few outliers are in a sample, and hardly ever two that are alike: the mean log-likelihood under all samples stays
+    low for rows that only their own kind, or their own kernel, would make likely.
+    """
+    weight = np.ones(len(x)) if weight is None else weight
+    rng = np.random.default_rng(seed)
+    size, chances = min(_SAMPLE, int((weight > 0).sum())), weight / weight.sum()
+    found = []
+    for number in range(_N_SAMPLES):
+        rows = np.sort(rng.choice(len(x), size, replace=False, p=chances))
+        one_class = np.zeros(size, dtype=np.int64)
+        found.append(kernel_circuit(x[rows], one_class, families, 1, even=True, seed=seed + number))
+    return found
+
+
+def least_typical(
+    x: np.ndarray, families: Sequence[Family], weight: np.ndarray, share: float, *, seed: int = 0
+) -> np.ndarray:
+    """Which rows (N, V), of a share of the weight (N,), look least like all others: (N,) booleans.
+
+    By rank: their likelihood under kernels of small samples, which are then drawn from the other rows once more, and
+    that of their columns one by one.
+    """
+    alone = _rarity_of_columns(x, families)
+    typical = np.ones(len(x), dtype=bool)
+    for round_ in range(2):
+        circuits = sampled_kernels(x, families, weight * typical, seed=seed + round_)
+        together = -np.mean([_log_likelihood(circuit, x) for circuit in circuits], 0)
+        order = np.argsort(_ranks(together) + _ranks(alone), kind="stable")
+        typical = np.zeros(len(x), dtype=bool)
+        typical[order[np.cumsum(weight[order]) <= (1.0 - share) * weight.sum() + 1e-9]] = True
+    return ~typical
+
+
+def _log_likelihood(circuit: Circuit, x: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return circuit.log_likelihood(torch.as_tensor(x))[:, 0].numpy()
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    ranks = np.empty(len(values))
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
+    return ranks
+
+
+def _rarity_of_columns(x: np.ndarray, families: Sequence[Family]) -> np.ndarray:
+    """The sum over columns of how rare a value is among all of that column: (N,)."""
+    total = np.zeros(len(x))
+    for column, family in enumerate(families):
+        here = ~np.isnan(x[:, column])
+        values = x[here, column]
+        if not len(values):
+            continue
+        if family.unordered:
+            codes = values.astype(np.int64)
+            total[here] -= np.log(np.bincount(codes)[codes] / len(codes))
+            continue
+        centres = np.quantile(values, np.linspace(0.0, 1.0, 64))
+        kernels = -0.5 * ((values[:, None] - centres) / _COLUMN_WIDTH) ** 2
+        total[here] -= np.logaddexp.reduce(kernels, 1)
+    return total
