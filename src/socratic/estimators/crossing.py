@@ -90,6 +90,7 @@ def fit_folds(
     for number in range(int(folds.max()) + 1):
         model = clone(estimator).set_params(checkpoint=None, verbose=False, random_state=int(rng.integers(2**31 - 1)))
         model.n_features_in_ = estimator.n_features_in_
+        model.structure_, model.structure_reason_ = estimator.structure_, estimator.structure_reason_
         split = split_fold(prepared.labels, folds, number, rng, validation=validation, reference=reference)
         model.table_, parts = read.divide(split)
         fit(model, parts)

@@ -12,11 +12,16 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from socratic.estimators.choosing import choose_structure
 from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds
 from socratic.estimators.density import DensityBase
+from socratic.estimators.learned import KERNELS
 from socratic.estimators.preparation import Parts, Prepared
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
+from socratic.learning.structure import least_typical, sampled_kernels
+from socratic.tables.columns import fit_table
+from socratic.tables.raw import RawTable
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.scores import Scores
 
@@ -32,6 +37,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         The log-density below which rows are outliers.
     conformal_ : Conformal
         The scores of the calibration rows.
+    samples_ : tuple of Circuit
+        With ``contamination``: kernels of small samples, whose mean log-likelihood rows are judged by.
     folds_ : tuple of CircuitOutlierDetector
         With few rows: models that were each trained without a part of them, which they are compared with.
     calibrated_ : bool
@@ -57,11 +64,13 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     """
 
     conformal_: Conformal
+    samples_: tuple[Any, ...] = ()
 
     def __init__(
         self,
         *,
         rejection_rate: float = 0.05,
+        contamination: float = 0.0,
         calibration_fraction: float = 0.2,
         structure: str = "auto",
         structure_options: Mapping[str, Any] | None = None,
@@ -88,6 +97,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         device: str = "auto",
     ) -> None:
         self.rejection_rate = rejection_rate
+        self.contamination = contamination
         self.calibration_fraction = calibration_fraction
         self.structure = structure
         self.structure_options = structure_options
@@ -120,6 +130,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         """
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
+        if self.contamination > 0.0:
+            weight = self._without_outliers(raw, weight, rng)
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
         folds = assign_folds(prepared.labels, rng) if self.calibration_fraction else None
         parts = self._divide(prepared, rng, calibration=self.calibration_fraction if folds is None else 0.0)
@@ -187,6 +199,39 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.familiar_ = familiar_surprises(fitted)
         self.folds_ = tuple(fold.model for fold in fitted)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.contamination > 0.0 and choose_structure(self, KERNELS).structure != KERNELS:
+            raise ValueError(
+                f"contamination={self.contamination!r} is for structure='kernels', which outliers in the training rows "
+                "cannot bend; leave the structure and what is for trained circuits at their defaults, or set it to 0"
+            )
+
+    def _without_outliers(self, raw: RawTable, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The weights (N,) of rows, 0 for the share of ``contamination`` that looks least like the others."""
+        table = fit_table(raw, weight > 0, self.leaf)
+        codes = table.read(raw).codes
+        x = table.standardised(codes[weight > 0], weight[weight > 0]).scale(codes)
+        x = np.where(np.isinf(x), np.nan, x)
+        seed = int(rng.integers(2**31 - 1))
+        return np.where(least_typical(x, table.families, weight, self.contamination, seed=seed), 0.0, weight)
+
+    def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
+        super()._fit_density(parts, rng)
+        self.samples_ = ()
+        if self.contamination > 0.0:
+            train, seed = parts.train, int(rng.integers(2**31 - 1))
+            x, weight = train.x.double().numpy(), train.weight.double().numpy()
+            samples = sampled_kernels(x, self.table_.families, weight, seed=seed)
+            self.samples_ = tuple(circuit.to(self.circuit_.device, self.circuit_.dtype) for circuit in samples)
+
+    @torch.no_grad()
+    def _log_joint_judged(self, x: Tensor) -> Tensor:
+        """The log-likelihood (n, 1) that rows are judged by: with ``contamination``, the mean over small samples."""
+        if not self.samples_:
+            return self._log_joint(x)
+        return torch.stack([circuit.log_likelihood(x) for circuit in self.samples_]).mean(0)
+
     def _unusualness(self, x: Tensor) -> np.ndarray:
         """How unusual rows (n, V) are, as the circuit reads them: (n,), or (K, n) by each fold."""
         if self.folds_:
@@ -194,7 +239,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         return self._scores(x)["log_likelihood"]
 
     def _scores(self, x: Tensor) -> Scores:
-        return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint(x))}, x, self._scores)
+        return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint_judged(x))}, x, self._scores)
 
     def _conformal(self) -> Conformal:
         return self.conformal_

@@ -287,6 +287,12 @@ _REJECTION = {
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
+    "contamination": Parameter(
+        "float",
+        "Share of the training rows that may not be familiar at all. Above 0, the share that looks least like the "
+        "others is left out, and rows are judged by many small samples of the rest, which outliers cannot bend.",
+        check_rate,
+    ),
     "calibration_fraction": Parameter(
         "float",
         "Share of rows held out to calibrate rejection. Of tables with fewer than 500 rows each is held out once, from "
