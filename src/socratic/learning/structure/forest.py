@@ -52,8 +52,9 @@ def grow_forest(
 ) -> Forest:
     """Grow a forest and fill its cells.
 
-    Each tree is grown on rows drawn with replacement, a missing value taken from a row drawn at random. The sharpness
-    of the averaged probabilities is the one under which rows are most likely by the trees that were grown without them.
+    Trees are those of scikit-learn's random forest, grown on rows drawn with replacement; for that alone, a missing
+    value is taken from a row drawn at random. The sharpness of the averaged probabilities is the one under which rows
+    are most likely by the trees that were grown without them.
 
     Parameters
     ----------
@@ -71,15 +72,19 @@ def grow_forest(
     n_jobs : int
         Trees that are grown at the same time.
     """
-    from joblib import Parallel, delayed
+    from sklearn.ensemble import RandomForestClassifier
 
     weight = np.ones(len(x)) if weight is None else weight
     columns = _columns(x, y, families, n_classes, weight)
     statistics = _statistics(x, y, columns, n_classes)
-    ranked = _ranked(x, columns).astype(np.float32)  # as scikit-learn sees rows
-    seeds = np.random.SeedSequence(seed).spawn(n_trees)
-    tasks = (delayed(_grow)(ranked, y, weight, statistics, most_cells, each) for each in seeds)
-    trees = list(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
+    rng = np.random.default_rng(seed)
+    filled = _filled(_ranked(x, columns), rng).astype(np.float32)  # as scikit-learn sees rows
+    grower = RandomForestClassifier(
+        n_trees, max_leaf_nodes=most_cells, random_state=int(rng.integers(2**31 - 1)), n_jobs=n_jobs
+    )
+    grower.fit(filled, y, sample_weight=weight)
+    bags = zip(grower.estimators_, grower.estimators_samples_, strict=True)
+    trees = [_tree(grown.tree_, np.bincount(bag, minlength=len(x)) * weight, filled, statistics) for grown, bag in bags]
     nodes = {name: _stacked([tree.nodes[name] for tree in trees]) for name in trees[0].nodes}
     nodes["cell"][np.arange(nodes["cell"].shape[1]) >= np.array([[len(tree.nodes["cell"])] for tree in trees])] = -1
     cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
@@ -140,26 +145,10 @@ def _ranked(x: np.ndarray, columns: _Columns) -> np.ndarray:
     return ranked
 
 
-def _grow(
-    ranked: np.ndarray,
-    y: np.ndarray,
-    weight: np.ndarray,
-    statistics: np.ndarray,
-    most_cells: int,
-    seed: np.random.SeedSequence,
-) -> _Tree:
+def _tree(grown: Any, times: np.ndarray, filled: np.ndarray, statistics: np.ndarray) -> _Tree:
+    """A tree of scikit-learn with the sums over its rows, which it was grown on so many times (N,)."""
     from scipy.sparse import csr_array
-    from sklearn.tree import DecisionTreeClassifier
 
-    rng = np.random.default_rng(seed)
-    times = rng.multinomial(len(ranked), weight / weight.sum())
-    bag, held_out = np.flatnonzero(times), np.flatnonzero(times == 0)
-    filled = _filled(ranked, rng)
-    grower = DecisionTreeClassifier(
-        max_features="sqrt", max_leaf_nodes=most_cells, random_state=int(rng.integers(2**31 - 1))
-    )
-    counts = times[bag].astype(np.float64)
-    grown = grower.fit(filled[bag], y[bag], sample_weight=counts, check_input=False).tree_
     is_cell = grown.children_left < 0
     each = np.arange(grown.node_count)
     cell = np.where(is_cell, np.cumsum(is_cell) - 1, -1)
@@ -171,7 +160,8 @@ def _grow(
         "cell": cell,
     }
     cells = cell[grown.apply(filled)]
-    members = csr_array((counts, (cells[bag], bag)), shape=(int(is_cell.sum()), len(ranked)))
+    bag, held_out = np.flatnonzero(times), np.flatnonzero(times == 0)
+    members = csr_array((times[bag], (cells[bag], bag)), shape=(int(is_cell.sum()), len(filled)))
     return _Tree(nodes, members @ statistics, held_out, cells[held_out])
 
 
