@@ -56,7 +56,7 @@ def learn_circuit(settings: Any, table: Table, parts: Parts, n_classes: int, see
     options = {name: value for name, value in options_of(settings).items() if name != EPOCHS}
 
     def learn(**more: Any) -> Circuit | Graph:
-        return LEARNERS[settings.structure](parts.train, table, n_classes, seed, options | more)
+        return LEARNERS[settings._structure()](parts.train, table, n_classes, seed, options | more)
 
     validation = parts.validation
     if not chooses_threshold(settings) or validation is None:
@@ -119,12 +119,12 @@ WHOLE_WEIGHTS = ("learnspn", "chow-liu")
 def options_of(settings: Any) -> Mapping[str, Any]:
     """The ``structure_options`` of an estimator, say; raises unless its structure has them."""
     options: Mapping[str, Any] = settings.structure_options or {}
-    known = OPTIONS.get(settings.structure, ())
+    known = OPTIONS.get(settings._structure(), ())
     for name in options:
         if name not in known:
             expected = f"its options are {', '.join(known)}" if known else "which has none"
             raise ValueError(
-                f"structure_options[{name!r}] is no option of structure={settings.structure!r}: {expected}"
+                f"structure_options[{name!r}] is no option of structure={settings._structure()!r}: {expected}"
             )
     return options
 
@@ -136,7 +136,7 @@ def further_epochs(settings: Any) -> int:
 
 def chooses_threshold(settings: Any) -> bool:
     """Whether LearnSPN's threshold is to be chosen on held-out rows."""
-    return settings.structure == "learnspn" and "threshold" not in options_of(settings)
+    return settings._structure() == "learnspn" and "threshold" not in options_of(settings)
 
 
 def check_whole_weights(structure: str, weight: np.ndarray) -> None:
