@@ -28,10 +28,14 @@ CIRCUIT = "circuit"
 
 
 def circuit(train: np.ndarray, test: np.ndarray | None, seed: int, structure: str | None = None) -> np.ndarray:
-    """-log p(x) of the outlier detector, with its defaults but for the structure if one is given."""
-    model = CircuitOutlierDetector(random_state=seed)
-    if structure is not None:
-        model.set_params(structure=structure)
+    """-log p(x) of the outlier detector, with its defaults but for the structure if one is given.
+
+    Rows that it learns from and scores may be anything: kernels are told to expect a tenth of outliers among them, and
+    judge rows as they then do.
+    """
+    model = CircuitOutlierDetector(random_state=seed, structure=structure or "auto")
+    if test is None and structure in (None, "kernels"):
+        return -model.set_params(contamination=0.1).fit(train).decision_function(train)
     return -model.fit(train).score_samples(train if test is None else test)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from socratic.errors import CalibrationWarning
 from socratic.estimators import CircuitClassifier, CircuitOutlierDetector
-from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS
+from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS, TRAINED_BELOW
 from socratic.estimators.rejection import refused_by_class
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2}
@@ -75,14 +75,15 @@ def test_twenty_rows_are_enough_for_one_in_twenty(kind: type) -> None:
 
 
 @both
-def test_many_rows_are_split(kind: type) -> None:
-    model = fitted(kind, CROSS_FITTED_BELOW, 0, n_columns=2)
+@pytest.mark.parametrize(("structure", "below"), [("random", TRAINED_BELOW), ("kernels", CROSS_FITTED_BELOW)])
+def test_many_rows_are_split(kind: type, structure: str, below: int) -> None:
+    model = fitted(kind, below, 0, n_columns=2, structure=structure)
     assert not model.folds_
-    assert 60 <= model.n_calibration_ <= 100
-    crossed = model.fit(*blobs(CROSS_FITTED_BELOW - 1, 0, 2))
+    assert 0.12 * below <= model.n_calibration_ <= 0.2 * below
+    crossed = model.fit(*blobs(below - 1, 0, 2))
     assert len(crossed.folds_) == N_FOLDS
-    assert crossed.n_calibration_ == CROSS_FITTED_BELOW - 1
-    assert not model.fit(*blobs(CROSS_FITTED_BELOW, 0, 2)).folds_
+    assert crossed.n_calibration_ == below - 1
+    assert not model.fit(*blobs(below, 0, 2)).folds_
 
 
 def test_rows_of_unequal_weight_are_worth_fewer() -> None:

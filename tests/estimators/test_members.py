@@ -29,12 +29,15 @@ QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 3, "n_repetitions": 2, "random
 X, Y = load_iris(return_X_y=True)
 IMAGES, DIGITS = load_digits().images[:90, 2:6, 2:6].astype(np.uint8) * 15, load_digits().target[:90] % 3
 
+UNCALIBRATED = {"calibration_fraction": 0.0}  # or there would be models of folds, too
 ESTIMATORS: dict[str, Callable[..., Any]] = {
-    "classifier": lambda **more: CircuitClassifier(**QUICK, **more).fit(X, Y),
-    "learned": lambda **more: CircuitClassifier(structure="learnspn", random_state=0, **more).fit(X, Y),
+    "classifier": lambda **more: CircuitClassifier(**QUICK, **UNCALIBRATED, **more).fit(X, Y),
+    "learned": lambda **more: CircuitClassifier(structure="learnspn", random_state=0, **UNCALIBRATED, **more).fit(
+        X, Y
+    ),
     "density": lambda **more: CircuitDensity(**QUICK, **more).fit(X),
     "density by gradient": lambda **more: CircuitDensity(**QUICK, optimiser="adam", **more).fit(X),
-    "detector": lambda **more: CircuitOutlierDetector(**QUICK, **more).fit(X),
+    "detector": lambda **more: CircuitOutlierDetector(**QUICK, **UNCALIBRATED, **more).fit(X),
     "images": lambda **more: CircuitImageClassifier(**QUICK, **more).fit(IMAGES, DIGITS),
     "random images": lambda **more: CircuitImageClassifier(**QUICK, structure="random", depth=2, **more).fit(
         IMAGES, DIGITS

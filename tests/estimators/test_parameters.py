@@ -13,12 +13,14 @@ from socratic.estimators.parameters import PARAMETERS
 ESTIMATORS = [CircuitClassifier, CircuitDensity, CircuitOutlierDetector]
 ODD: list[Any] = ["nonsense", None, [], ["a"], -1, float("nan"), 1e400, {}, True, object()]
 FINE: dict[str, list[Any]] = {
+    "structure_options": [None, {}],
     "image_shape": [None],
     "leaf": [None, {}],
     "leaf_variance": [{}],
     "early_stopping": [None],
     "class_prior": [None],
     "risk": [None],
+    "calibrate_by_class": [True, -1],
     "rejected_label": ODD,
     "checkpoint": [None, "nonsense"],
     "verbose": [True, -1],

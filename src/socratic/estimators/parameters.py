@@ -295,8 +295,8 @@ _REJECTION = {
     ),
     "calibration_fraction": Parameter(
         "float",
-        "Share of rows held out to calibrate rejection. Of tables with fewer than 500 rows each is held out once, from "
-        "one of five models, whatever the share; 0 holds none out.",
+        "Share of rows held out to calibrate rejection. Of tables with fewer than 500 rows (200, if circuits are "
+        "trained) each is held out once, from one of five models, whatever the share; 0 holds none out.",
         check_rate,
     ),
     "calibrate_by_class": Parameter(

@@ -138,6 +138,10 @@ class TableEstimator(ExplainingEstimator):
         self.table_, parts = prepared.divide(split)
         return parts
 
+    def _is_trained(self) -> bool:
+        """Whether its circuits are trained, not learned in one go."""
+        return self._structure() not in LEARNED or further_epochs(self) > 0
+
     def _validation(self, n_rows: int) -> float:
         """The share of so many rows to stop on."""
         if self.structure_ in LEARNED and not (chooses_threshold(self) or further_epochs(self)):
