@@ -35,7 +35,7 @@ def circuit(train: np.ndarray, test: np.ndarray | None, seed: int, structure: st
     """
     model = CircuitOutlierDetector(random_state=seed, structure=structure or "auto")
     if test is None and structure in (None, "kernels"):
-        return -model.set_params(contamination=0.1).fit(train).decision_function(train)
+        return -model.set_params(training_outliers=0.1).fit(train).decision_function(train)
     return -model.fit(train).score_samples(train if test is None else test)
 
 

@@ -62,7 +62,7 @@ def test_p_values_are_uniform_on_familiar_rows() -> None:
     model = CircuitOutlierDetector(n_epochs=5, calibration_fraction=0.5, random_state=0).fit(x[:2000])
     p_value = model.explain(x[2000:]).p_value
     for level in (0.05, 0.2, 0.5):
-        np.testing.assert_allclose((p_value <= level).mean(0), level, atol=0.05)
+        np.testing.assert_allclose((p_value <= level).mean(0), level, atol=0.08)  # some hundred rows are compared with
 
 
 @pytest.mark.parametrize("estimator", [*TABLES, CircuitImageClassifier, CircuitImageDensity])

@@ -116,7 +116,7 @@ def test_outliers_among_the_training_rows_cannot_bend_a_contaminated_fit(tmp_pat
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(588, 4)), rng.normal(6.0, 0.1, size=(12, 4))])  # a tight clump
     plain = CircuitOutlierDetector(random_state=0).fit(rows)
-    robust = CircuitOutlierDetector(contamination=0.05, random_state=0).fit(rows)
+    robust = CircuitOutlierDetector(training_outliers=0.05, random_state=0).fit(rows)
     clump, usual = rng.normal(6.0, 0.1, size=(200, 4)), rng.normal(size=(200, 4))
     assert (robust.p_value(clump) <= 0.05).all()
     assert (plain.p_value(clump) > 0.05).any()
@@ -127,7 +127,7 @@ def test_outliers_among_the_training_rows_cannot_bend_a_contaminated_fit(tmp_pat
 
 def test_contamination_goes_with_kernels_alone() -> None:
     rows = np.random.default_rng(0).normal(size=(100, 2))
-    with pytest.raises(ValueError, match=r"contamination=0.1 is for structure='kernels'"):
-        CircuitOutlierDetector(contamination=0.1, n_epochs=3).fit(rows)
-    with pytest.raises(ValueError, match="contamination must be"):
-        CircuitOutlierDetector(contamination=1.5).fit(rows)
+    with pytest.raises(ValueError, match=r"training_outliers=0.1 is for structure='kernels'"):
+        CircuitOutlierDetector(training_outliers=0.1, n_epochs=3).fit(rows)
+    with pytest.raises(ValueError, match="training_outliers must be"):
+        CircuitOutlierDetector(training_outliers=1.5).fit(rows)

@@ -63,7 +63,7 @@ def test_nothing_of_the_model_is_in_the_file(guard: CircuitGuard, path: Path) ->
     with safe_open(path, framework="pt") as file:
         text = file.metadata()["socratic"]
         names = {name.split("/")[0] for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-    assert names == {"density_", "detector_", "profile_", "folds_"}
+    assert names == {"density_", "detector_", "profile_"}
     assert "LogisticRegression" not in text
     assert '"model"' not in text
 

@@ -32,9 +32,7 @@ IMAGES, DIGITS = load_digits().images[:90, 2:6, 2:6].astype(np.uint8) * 15, load
 UNCALIBRATED = {"calibration_fraction": 0.0}  # or there would be models of folds, too
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "classifier": lambda **more: CircuitClassifier(**QUICK, **UNCALIBRATED, **more).fit(X, Y),
-    "learned": lambda **more: CircuitClassifier(structure="learnspn", random_state=0, **UNCALIBRATED, **more).fit(
-        X, Y
-    ),
+    "learned": lambda **more: CircuitClassifier(structure="learnspn", random_state=0, **UNCALIBRATED, **more).fit(X, Y),
     "density": lambda **more: CircuitDensity(**QUICK, **more).fit(X),
     "density by gradient": lambda **more: CircuitDensity(**QUICK, optimiser="adam", **more).fit(X),
     "detector": lambda **more: CircuitOutlierDetector(**QUICK, **UNCALIBRATED, **more).fit(X),

@@ -38,7 +38,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     conformal_ : Conformal
         The scores of the calibration rows.
     samples_ : tuple of Circuit
-        With ``contamination``: kernels of small samples, whose mean log-likelihood rows are judged by.
+        With ``training_outliers``: kernels of small samples, whose mean log-likelihood rows are judged by.
     folds_ : tuple of CircuitOutlierDetector
         With few rows: models that were each trained without a part of them, which they are compared with.
     calibrated_ : bool
@@ -70,7 +70,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self,
         *,
         rejection_rate: float = 0.05,
-        contamination: float = 0.0,
+        training_outliers: float = 0.0,
         calibration_fraction: float = 0.2,
         structure: str = "auto",
         structure_options: Mapping[str, Any] | None = None,
@@ -97,7 +97,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         device: str = "auto",
     ) -> None:
         self.rejection_rate = rejection_rate
-        self.contamination = contamination
+        self.training_outliers = training_outliers
         self.calibration_fraction = calibration_fraction
         self.structure = structure
         self.structure_options = structure_options
@@ -130,7 +130,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         """
         raw, weight = self._check_rows(X, sample_weight)
         rng = self._generator()
-        if self.contamination > 0.0:
+        if self.training_outliers > 0.0:
             weight = self._without_outliers(raw, weight, rng)
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
         folds = assign_folds(prepared.labels, rng, trained=self._is_trained()) if self.calibration_fraction else None
@@ -201,25 +201,25 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.contamination > 0.0 and choose_structure(self, KERNELS).structure != KERNELS:
+        if self.training_outliers > 0.0 and choose_structure(self, KERNELS).structure != KERNELS:
             raise ValueError(
-                f"contamination={self.contamination!r} is for structure='kernels', which outliers in the training rows "
+                f"training_outliers={self.training_outliers!r} is for structure='kernels', which outliers in the training rows "
                 "cannot bend; leave the structure and what is for trained circuits at their defaults, or set it to 0"
             )
 
     def _without_outliers(self, raw: RawTable, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The weights (N,) of rows, 0 for the share of ``contamination`` that looks least like the others."""
+        """The weights (N,) of rows, 0 for the share of ``training_outliers`` that looks least like the others."""
         table = fit_table(raw, weight > 0, self.leaf)
         codes = table.read(raw).codes
         x = table.standardised(codes[weight > 0], weight[weight > 0]).scale(codes)
         x = np.where(np.isinf(x), np.nan, x)
         seed = int(rng.integers(2**31 - 1))
-        return np.where(least_typical(x, table.families, weight, self.contamination, seed=seed), 0.0, weight)
+        return np.where(least_typical(x, table.families, weight, self.training_outliers, seed=seed), 0.0, weight)
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
         super()._fit_density(parts, rng)
         self.samples_ = ()
-        if self.contamination > 0.0:
+        if self.training_outliers > 0.0:
             train, seed = parts.train, int(rng.integers(2**31 - 1))
             x, weight = train.x.double().numpy(), train.weight.double().numpy()
             samples = sampled_kernels(x, self.table_.families, weight, seed=seed)
@@ -227,7 +227,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     @torch.no_grad()
     def _log_joint_judged(self, x: Tensor) -> Tensor:
-        """The log-likelihood (n, 1) that rows are judged by: with ``contamination``, the mean over small samples."""
+        """The log-likelihood (n, 1) that rows are judged by: with ``training_outliers``, the mean over small samples."""
         if not self.samples_:
             return self._log_joint(x)
         return torch.stack([circuit.log_likelihood(x) for circuit in self.samples_]).mean(0)

@@ -287,7 +287,7 @@ _REJECTION = {
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
-    "contamination": Parameter(
+    "training_outliers": Parameter(
         "float",
         "Share of the training rows that may not be familiar at all. Above 0, the share that looks least like the "
         "others is left out, and rows are judged by many small samples of the rest, which outliers cannot bend.",
