@@ -31,12 +31,20 @@ FOLDS_DECIDE = {
         CircuitClassifier(n_epochs=5),
         CircuitClassifier(structure="learnspn", leaf_variance=0.1),
         CircuitOutlierDetector(n_epochs=5),
+        CircuitOutlierDetector(),
         CircuitDensity(n_epochs=5, n_circuits=2),
     ],
-    expected_failed_checks=lambda estimator: FOLDS_DECIDE if isinstance(estimator, CircuitOutlierDetector) else {},
+    expected_failed_checks=lambda estimator: FOLDS_DECIDE if repr(estimator) == "CircuitOutlierDetector()" else {},
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([CircuitClassifier()])
+@pytest.mark.filterwarnings("ignore")  # the checks provoke them
+def test_scikit_learns_own_checks_of_a_forest(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

@@ -145,7 +145,7 @@ def test_wrong_settings_are_named(estimator: Any) -> None:
     frame, label = mixed_frame(60)
     with pytest.raises(
         ValueError,
-        match="one of 'auto', 'random', 'spatial', 'hidden-chow-liu', 'learnspn', 'chow-liu', .*; got 'tree'",
+        match=r"one of 'auto', 'random', 'spatial', 'hidden-chow-liu', 'learnspn', 'chow-liu', .*; got 'tree'",
     ):
         estimator(structure="tree").fit(frame, label)
     with pytest.raises(ValueError, match=r"got 'weight' \(gaussian\), 'age' \(binomial\): .*leaf=.*KBins.*learnspn"):

@@ -203,12 +203,13 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         super()._check_parameters()
         if self.training_outliers > 0.0 and choose_structure(self, KERNELS).structure != KERNELS:
             raise ValueError(
-                f"training_outliers={self.training_outliers!r} is for structure='kernels', which outliers in the training rows "
-                "cannot bend; leave the structure and what is for trained circuits at their defaults, or set it to 0"
+                f"training_outliers={self.training_outliers!r} is for structure='kernels', which outliers in the "
+                "training rows cannot bend; leave the structure, and what is for trained circuits, at their defaults, "
+                "or set it to 0"
             )
 
     def _without_outliers(self, raw: RawTable, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The weights (N,) of rows, 0 for the share of ``training_outliers`` that looks least like the others."""
+        """The weights (N,) of rows, 0 for the share of them that looks least like the others."""
         table = fit_table(raw, weight > 0, self.leaf)
         codes = table.read(raw).codes
         x = table.standardised(codes[weight > 0], weight[weight > 0]).scale(codes)
@@ -227,7 +228,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     @torch.no_grad()
     def _log_joint_judged(self, x: Tensor) -> Tensor:
-        """The log-likelihood (n, 1) that rows are judged by: with ``training_outliers``, the mean over small samples."""
+        """The log-likelihood (n, 1) that rows are judged by: the mean over small samples, where there are some."""
         if not self.samples_:
             return self._log_joint(x)
         return torch.stack([circuit.log_likelihood(x) for circuit in self.samples_]).mean(0)
