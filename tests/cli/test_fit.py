@@ -99,8 +99,7 @@ def test_many_columns_are_shortened(run: Run, tmp_path: Path) -> None:
     assert "and 10 more" in done.out
     assert "f29 " in done.out
     assert "f30 " not in done.out
-    assert "30 training rows (none were held out)" in done.out
-    assert "warning: no rows were held out to calibrate on" in assert_one_line(done, code=0)
+    assert done.err == ""  # so few rows are enough to calibrate on
     assert "f39 " in run("info", tmp_path / "m", "--all").out
 
 

@@ -217,7 +217,7 @@ def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_verdicts_that_promise_nothing_are_said_to(run: Run, tmp_path: Path) -> None:
-    data = write_csv(tmp_path / "few.csv", table(30, 0))
+    data = write_csv(tmp_path / "few.csv", table(16, 0))
     assert run("fit", data, *FIT, "-o", tmp_path / "m", "-q").code == 0
     line = assert_one_line(run("predict", tmp_path / "m", data, "-o", tmp_path / "out.csv", "-q"), code=0)
     assert "too few rows were held out when the model was trained" in line

@@ -61,7 +61,7 @@ def test_images_in_tables(run: Run, tmp_path: Path) -> None:
     [
         (
             ["--structure", "learnspm"],
-            "must be one of random, spatial, hidden-chow-liu, learnspn, chow-liu",
+            "must be one of auto, random, spatial, hidden-chow-liu, learnspn, chow-liu, kernels, forest",
         ),
         (["--structure", "learnspm"], "did you mean 'learnspn'?"),
         (["--structure", "learnspn", "--epochs", 3], "--epochs is for circuits that are trained"),

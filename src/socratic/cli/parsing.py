@@ -18,9 +18,9 @@ from socratic.cli.failures import UserError, close_names
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 # Written out here: the modules that define them take seconds to import.
-STRUCTURES = ("auto", "forest", "kernels", "random", "spatial", "hidden-chow-liu", "learnspn", "chow-liu")
+STRUCTURES = ("auto", "random", "spatial", "hidden-chow-liu", "learnspn", "chow-liu", "kernels", "forest")
 IMAGE_STRUCTURES = ("spatial", "random")
-LEARNED_STRUCTURES = ("forest", "kernels", "learnspn", "chow-liu")
+LEARNED_STRUCTURES = ("learnspn", "chow-liu", "kernels", "forest")
 DROPOUT = "dropout"
 DOUBTS = ("weights", DROPOUT)
 
