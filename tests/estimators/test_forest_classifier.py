@@ -121,6 +121,9 @@ def test_outliers_among_the_training_rows_cannot_bend_a_contaminated_fit(tmp_pat
     assert (robust.p_value(clump) <= 0.05).all()
     assert (plain.p_value(clump) > 0.05).any()
     assert (robust.p_value(usual) <= 0.05).mean() < 0.12
+    changed = np.column_stack([rows, np.zeros(len(rows))])  # a column that is constant
+    watching = CircuitOutlierDetector(training_outliers=0.05, random_state=0).fit(changed)
+    assert watching.predict(np.append(np.zeros(4), 1.0)[None]) == [-1]  # and changes
     robust.save(tmp_path / "model")
     assert np.array_equal(load(tmp_path / "model").p_value(usual), robust.p_value(usual))
 

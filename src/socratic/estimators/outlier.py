@@ -21,6 +21,7 @@ from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
 from socratic.learning.structure import least_typical, sampled_kernels
 from socratic.tables.columns import fit_table
+from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.scores import Scores
@@ -231,7 +232,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         """The log-likelihood (n, 1) that rows are judged by: the mean over small samples, where there are some."""
         if not self.samples_:
             return self._log_joint(x)
-        return torch.stack([circuit.log_likelihood(x) for circuit in self.samples_]).mean(0)
+        return torch.stack([circuit.log_likelihood(known(x)) for circuit in self.samples_]).mean(0)
 
     def _unusualness(self, x: Tensor) -> np.ndarray:
         """How unusual rows (n, V) are, as the circuit reads them: (n,), or (K, n) by each fold."""
