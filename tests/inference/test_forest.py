@@ -44,7 +44,7 @@ def every_row() -> list[np.ndarray]:
 
 def test_every_tree_is_normalised(forest: Forest) -> None:
     total = sum(np.exp(tree_log_joint(forest, rows)).sum((0, 2)) for rows in every_row()) * (GRID[1] - GRID[0])
-    assert np.allclose(total, 1.0, atol=1e-3)  # densities jump at the ends of boxes
+    assert np.allclose(total, 1.0, atol=3e-3)  # densities jump at the ends of boxes
 
 
 def test_missing_values_are_summed_and_integrated_out(forest: Forest) -> None:

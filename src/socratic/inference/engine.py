@@ -172,6 +172,8 @@ class Engine(ABC):
     """Shape of a quantity that every leaf has one of."""
     sum_shapes: Sequence[Shape]
     """Shapes of quantities that every sum has one of; the sums of a class root are one."""
+    has_roots_alone: bool = False
+    """Whether it is known that the class roots are the only sums."""
     entries_per_row: int
     """Numbers that :meth:`log_likelihood` or :meth:`masked` hold for each row."""
     entries_per_evaluated_row: int

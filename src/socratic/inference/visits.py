@@ -72,9 +72,9 @@ def weight_posterior(
 
 def _sum_shares(engine: Engine, rows: Tensor, shares: Tensor) -> list[Tensor]:
     """What reaches the sums of a circuit from the classes of rows (N, C), added up over the rows."""
-    if not isinstance(engine.circuit, Circuit) or engine.circuit.inner_layers():
+    if not engine.has_roots_alone:
         return engine.evaluate(rows).sum_shares(shares)
-    # Without inner sums there are the roots alone, and nothing has to be split.
+    # Nothing has to be split.
     alive = engine.log_likelihood(rows, rows.dtype) > -torch.inf
     return [torch.where(alive, shares, 0.0).sum(0, dtype=scale_dtype(shares))]
 

@@ -43,6 +43,7 @@ class LayeredEngine(Engine):
         self._plain: tuple[Weights, Step] | None = None  # found when asked for: most queries have no need of it
         leaves = circuit.leaves
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
+        self.has_roots_alone = not circuit.inner_layers()
         self.sum_shapes = [(layer.n_folds, layer.n_nodes) for layer in circuit.inner_layers()] + [(circuit.n_classes,)]
         self.entries_per_row = values_per_row(circuit)
         self.entries_per_evaluated_row = 2 * self.entries_per_row
