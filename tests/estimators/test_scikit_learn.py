@@ -28,8 +28,8 @@ FOLDS_DECIDE = {
 
 @parametrize_with_checks(
     [
-        CircuitClassifier(n_epochs=5),
-        CircuitClassifier(structure="learnspn", leaf_variance=0.1),
+        CircuitClassifier(n_epochs=5, calibration_fraction=0.0),  # the models of folds are checked with the forest
+        CircuitClassifier(structure="learnspn", leaf_variance=0.1, calibration_fraction=0.0),
         CircuitOutlierDetector(n_epochs=5),
         CircuitOutlierDetector(),
         CircuitDensity(n_epochs=5, n_circuits=2),
