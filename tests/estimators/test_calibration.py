@@ -11,7 +11,7 @@ import pytest
 
 from socratic.errors import CalibrationWarning
 from socratic.estimators import CircuitClassifier, CircuitOutlierDetector
-from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS, TRAINED_BELOW
+from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS, COSTLY_BELOW
 from socratic.estimators.rejection import refused_by_class
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2}
@@ -75,7 +75,7 @@ def test_twenty_rows_are_enough_for_one_in_twenty(kind: type) -> None:
 
 
 @both
-@pytest.mark.parametrize(("structure", "below"), [("random", TRAINED_BELOW), ("kernels", CROSS_FITTED_BELOW)])
+@pytest.mark.parametrize(("structure", "below"), [("random", COSTLY_BELOW), ("kernels", CROSS_FITTED_BELOW)])
 def test_many_rows_are_split(kind: type, structure: str, below: int) -> None:
     model = fitted(kind, below, 0, n_columns=2, structure=structure)
     assert not model.folds_

@@ -182,7 +182,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         labels = self._encode_classes(y, weight)
         rng = self._generator()
         prepared = self._prepare(raw, labels, weight)
-        folds = assign_folds(prepared.labels, rng, trained=self._is_trained()) if self.calibration_fraction else None
+        folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
         held_out = self.calibration_fraction if folds is None else 0.0
         parts = self._divide(prepared, rng, calibration=held_out, reference=1 / 3)
         with threads(self.n_jobs):

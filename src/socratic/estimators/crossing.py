@@ -15,9 +15,9 @@ from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.reasons import FamiliarSurprises
 from socratic.uncertainty.scores import Scores
 
-CROSS_FITTED_BELOW, TRAINED_BELOW = 500, 200
+CROSS_FITTED_BELOW, COSTLY_BELOW = 500, 200
 """With fewer rows than this, p-values are cross-fitted; with more, some rows are held out for them. The second is for
-circuits that are trained: five more trainings are not worth it where holding rows out will do."""
+circuits that take long to fit: five more of them are not worth it where holding rows out will do."""
 N_FOLDS = 5
 """Parts that few rows are divided into."""
 
@@ -30,14 +30,14 @@ class Fold(NamedTuple):
     """As the model reads them."""
 
 
-def assign_folds(labels: np.ndarray, rng: np.random.Generator, *, trained: bool) -> np.ndarray | None:
+def assign_folds(labels: np.ndarray, rng: np.random.Generator, *, costly: bool) -> np.ndarray | None:
     """The fold (N,) that each row is held out in; None if there are rows enough to hold some out for good.
 
     Folds hold as many rows of each class, as nearly as possible. A row that is alone in its class is trained on in all
-    of them, and has the number -1. None also if there are not two rows to divide. ``trained`` is whether models are
-    trained for long.
+    of them, and has the number -1. None also if there are not two rows to divide. ``costly`` is whether models take
+    long to fit.
     """
-    if len(labels) >= (TRAINED_BELOW if trained else CROSS_FITTED_BELOW):
+    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW):
         return None
     folds = np.full(len(labels), -1)
     n_divided = 0

@@ -138,7 +138,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         rows = draws_of("X", X, density, N_FOLDS)
         folds = None
         if held_out is None and self.calibration_fraction and isinstance(density, CircuitDensity):
-            folds = assign_folds(np.zeros(len(rows.weight), dtype=np.int64), rng, trained=density._is_trained())
+            folds = assign_folds(np.zeros(len(rows.weight), dtype=np.int64), rng, costly=density._takes_long())
         if folds is None:
             self._calibrate(density, *self._divide(density, rows, held_out, rng), rng)
         else:

@@ -110,6 +110,8 @@ LEARNERS: Mapping[str, Learner] = {
 }
 LEARNED = tuple(LEARNERS)
 """Structures that come with their parameters: nothing is left to train, unless :data:`EPOCHS` are asked for."""
+QUICK = ("chow-liu", KERNELS, FOREST)
+"""Those of them that take no longer than reading the rows a few times."""
 ONE_ONLY = ("chow-liu", KERNELS, FOREST)
 """Those of them of which several are no better than one: another seed gives the same, or nearly."""
 WHOLE_WEIGHTS = ("learnspn", "chow-liu")

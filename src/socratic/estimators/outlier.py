@@ -134,7 +134,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         if self.training_outliers > 0.0:
             weight = self._without_outliers(raw, weight, rng)
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
-        folds = assign_folds(prepared.labels, rng, trained=self._is_trained()) if self.calibration_fraction else None
+        folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
         parts = self._divide(prepared, rng, calibration=self.calibration_fraction if folds is None else 0.0)
         self._fit_density(parts, rng)
         if folds is None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from socratic.estimators.building import check_structure
 from socratic.estimators.choosing import choose_structure
 from socratic.estimators.explaining import ExplainingEstimator
-from socratic.estimators.learned import KERNELS, LEARNED, chooses_threshold, further_epochs
+from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.learning.settings import Rows
@@ -138,9 +138,9 @@ class TableEstimator(ExplainingEstimator):
         self.table_, parts = prepared.divide(split)
         return parts
 
-    def _is_trained(self) -> bool:
-        """Whether its circuits are trained, not learned in one go."""
-        return self._structure() not in LEARNED or further_epochs(self) > 0
+    def _takes_long(self) -> bool:
+        """Whether a circuit takes long to fit: those that are trained, and those of LearnSPN."""
+        return self._structure() not in QUICK
 
     def _validation(self, n_rows: int) -> float:
         """The share of so many rows to stop on."""
