@@ -11,7 +11,7 @@ import pytest
 
 from socratic.errors import CalibrationWarning
 from socratic.estimators import CircuitClassifier, CircuitOutlierDetector
-from socratic.estimators.crossing import CROSS_FITTED_BELOW, N_FOLDS, COSTLY_BELOW
+from socratic.estimators.crossing import COSTLY_BELOW, CROSS_FITTED_BELOW, N_FOLDS
 from socratic.estimators.rejection import refused_by_class
 
 QUICK: dict[str, Any] = {"n_epochs": 4, "n_sums": 3, "n_repetitions": 2}
