@@ -137,6 +137,12 @@ def test_a_damaged_forest_is_refused(forest: Forest) -> None:
         Forest.from_parts({**arrays, "mean": arrays["mean"][:, :2]}, config)
     with pytest.raises(ValueError, match="left of a forest must hold whole numbers from 0"):
         Forest.from_parts({**arrays, "left": arrays["left"] + 10_000}, config)
+    for way_back in (0, 1):  # to the root, and to a node that has a parent already
+        right = np.where(arrays["cell"] < 0, way_back, arrays["right"])
+        with pytest.raises(ValueError, match="must lead to nodes of their own"):
+            Forest.from_parts({**arrays, "right": right}, config)
+    with pytest.raises(ValueError, match="positive variances"):
+        Forest.from_parts({**arrays, "variance": 0.0 * arrays["variance"]}, config)
     with pytest.raises(ValueError, match="sharpness of a forest must be positive"):
         Forest.from_parts(arrays, {"sharpness": -1.0})
 

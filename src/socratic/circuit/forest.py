@@ -14,9 +14,54 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+_FARTHEST = 1e6
+"""In deviations: beyond, squares would lose the digits in which cells differ."""
+
+
+class Columns(NamedTuple):
+    """The columns of a forest by kind, and the order of categories.
+
+    Attributes
+    ----------
+    numbers, categories : ndarray (U,), (W,) of int
+        The columns of either kind.
+    first : ndarray (W + 1,) of int
+        Where the values of each categorical column begin among the Y values of all of them.
+    rank : ndarray (Y,) of int
+        What trees see of a category in place of its code: its place in an order of its column's categories.
+    """
+
+    numbers: np.ndarray
+    categories: np.ndarray
+    first: np.ndarray
+    rank: np.ndarray
+
+    def ranked(self, x: np.ndarray) -> np.ndarray:
+        """Rows (N, V) as trees see them: categories by their rank."""
+        ranked = np.array(x, dtype=np.float64)
+        for column, here, values in self._category_values(x):
+            ranked[here, column] = self.rank[values]
+        return ranked
+
+    def statistics(self, x: np.ndarray) -> np.ndarray:
+        """Rows (N, V) as cells see them (N, 3 U + Y): which numbers are there, these, their squares; categories."""
+        numbers = x[:, self.numbers]
+        there = ~np.isnan(numbers)
+        numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
+        hot = np.zeros((len(x), len(self.rank)))
+        for _, here, values in self._category_values(x):
+            hot[here, values] = 1.0
+        return np.concatenate([there, numbers, numbers**2, hot], 1)
+
+    def _category_values(self, x: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Each categorical column, the rows that have a value there, and its place among all values."""
+        for start, column in zip(self.first, self.categories, strict=False):
+            here = np.flatnonzero(~np.isnan(x[:, column]))
+            yield column, here, start + x[here, column].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +77,8 @@ class Forest:
         The column that an inner node looks at, the nodes it leads to, and the cell that any other node is (else -1).
     threshold : ndarray (T, M)
         Rows with a value of at most this go left.
-    rank : ndarray (Y,) of int
-        What trees see of a category in place of its code: its place in an order of its column's categories.
-    numbers, categories : ndarray (U,), (W,) of int
-        The columns of either kind.
-    first : ndarray (W + 1,) of int
-        Where the values of each categorical column begin.
+    rank, numbers, categories, first
+        See :class:`Columns`.
     count : ndarray (T, K)
         Training rows in each cell, by weight.
     class_share : ndarray (T, K, C)
@@ -74,6 +115,11 @@ class Forest:
     def n_trees(self) -> int:
         """Trees, T."""
         return len(self.feature)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns by kind."""
+        return Columns(self.numbers, self.categories, self.first, self.rank)
 
     @property
     def n_classes(self) -> int:
@@ -114,6 +160,10 @@ class Forest:
         for name, limit in limits.items():
             _check_range(name, getattr(self, name), 0, limit)
         _check_range("cell", self.cell, -1, n_cells)
+        for _ in levels(self.left, self.right, self.cell):
+            pass  # which raises where they do not end
+        if not (np.isfinite(self.mean).all() and (self.variance > 0.0).all()):
+            raise ValueError("the leaves of a forest must have finite means and positive variances")
         if sorted([*self.numbers, *self.categories]) != list(range(n_columns)):
             raise ValueError("numbers and categories of a forest must be all of its columns")
         if self.first[0] != 0 or self.first[-1] != len(self.rank) or (np.diff(self.first) < 1).any():
@@ -128,7 +178,11 @@ def _check_range(name: str, values: np.ndarray, low: int, high: int) -> None:
 
 
 def levels(left: np.ndarray, right: np.ndarray, cell: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The trees and numbers of the inner nodes of all trees (T, M), one level after the other, from the roots down."""
+    """The trees and numbers of the inner nodes of all trees (T, M), one level after the other, from the roots down.
+
+    Raises ``ValueError`` where nodes lead to others that were met before: such trees may have no end.
+    """
+    n_met = 0
     tree = np.arange(len(cell))
     node = np.zeros(len(cell), dtype=np.int64)
     while True:
@@ -136,5 +190,8 @@ def levels(left: np.ndarray, right: np.ndarray, cell: np.ndarray) -> Iterator[tu
         tree, node = tree[inner], node[inner]
         if not len(tree):
             return
+        n_met += len(tree)
+        if n_met > cell.size:
+            raise ValueError("left and right of a forest must lead to nodes of their own")
         yield tree, node
         tree, node = np.concatenate([tree, tree]), np.concatenate([left[tree, node], right[tree, node]])

@@ -15,8 +15,6 @@ from socratic.numerics import sqrt_or_zero
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 _TINY = 1e-300
-_FARTHEST = 1e6
-"""In deviations: beyond, squares would lose the digits in which cells differ."""
 
 
 class TreeAnswers(NamedTuple):
@@ -39,7 +37,7 @@ class TreeAnswers(NamedTuple):
 
 def cells_of(forest: Forest, x: np.ndarray) -> np.ndarray:
     """The cell (N, T) of each row (N, V) in each tree; nothing is missing."""
-    values = _seen(forest, x)
+    values = forest.columns.ranked(x)
     found = np.empty((len(x), forest.n_trees), dtype=np.int64)
     each = np.arange(len(x))
     for tree in range(forest.n_trees):
@@ -56,7 +54,7 @@ def cells_of(forest: Forest, x: np.ndarray) -> np.ndarray:
 
 def consistent_cells(forest: Forest, x: np.ndarray) -> np.ndarray:
     """Which cells of each tree each row (N, V) may be in: (T, K, N) booleans; NaN is missing."""
-    columns = np.ascontiguousarray(_seen(forest, x).T)
+    columns = np.ascontiguousarray(forest.columns.ranked(x).T)
     reached = np.zeros((*forest.cell.shape, len(x)), dtype=bool)
     reached[:, 0] = True
     for tree, node in levels(forest.left, forest.right, forest.cell):
@@ -149,16 +147,6 @@ def _entropy(probabilities: np.ndarray) -> np.ndarray:
     return -(probabilities * np.log(np.maximum(probabilities, _TINY))).sum(-1)
 
 
-def _seen(forest: Forest, x: np.ndarray) -> np.ndarray:
-    """Rows (N, V) as trees see them: categories by their rank."""
-    values = np.array(x, dtype=np.float64)
-    for place, column in enumerate(forest.categories):
-        codes = values[:, column]
-        here = ~np.isnan(codes)
-        values[here, column] = forest.rank[forest.first[place] + codes[here].astype(np.int64)]
-    return values
-
-
 def _log_terms(forest: Forest, x: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
     """Some rows and a tree at a time: logs (n, K) of the terms of its sum, a cell's weight and density.
 
@@ -167,24 +155,12 @@ def _log_terms(forest: Forest, x: np.ndarray) -> Iterator[tuple[slice, int, np.n
     size = table_rows(forest.cell.size // 8)  # booleans are an eighth of numbers
     for start in range(0, len(x), size):
         rows = slice(start, min(start + size, len(x)))
-        statistics, hot = _statistics(forest, x[rows])
+        statistics = forest.columns.statistics(x[rows])
         consistent = consistent_cells(forest, x[rows])
         for tree in range(forest.n_trees):
             mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
             constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
-            natural = np.concatenate([constant, mean / variance, -0.5 / variance], 1)  # (K, 3 U)
             table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # no row is there
-            terms = statistics @ natural.T + hot @ table.T + np.log(np.maximum(count, _TINY) / count.sum())
+            natural = np.concatenate([constant, mean / variance, -0.5 / variance, table], 1)  # (K, 3 U + Y)
+            terms = statistics @ natural.T + np.log(np.maximum(count, _TINY) / count.sum())
             yield rows, tree, np.where(consistent[tree].T, terms, -np.inf)
-
-
-def _statistics(forest: Forest, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of rows (N, V): whether numbers are there, the numbers and their squares (N, 3 U), and categories (N, Y)."""
-    numbers = x[:, forest.numbers]
-    there = ~np.isnan(numbers)
-    numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
-    hot = np.zeros((len(x), len(forest.rank)))
-    for place, column in enumerate(forest.categories):
-        here = np.flatnonzero(~np.isnan(x[:, column]))
-        hot[here, forest.first[place] + x[here, column].astype(np.int64)] = 1.0
-    return np.concatenate([there, numbers, numbers**2], 1), hot

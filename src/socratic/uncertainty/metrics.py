@@ -183,14 +183,7 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, n_bins: int = 15) -
 def confusion_matrix(probabilities: ArrayLike, labels: ArrayLike) -> np.ndarray:
     """Rows of each class (in the first axis) by the class predicted for them (in the second): (C, C) counts.
 
-    Of tied classes the first counts as predicted.
-
-    Parameters
-    ----------
-    probabilities : array (N, C)
-        Class probabilities; rows sum to 1.
-    labels : array (N,)
-        Classes, whole numbers from 0 to C - 1.
+    Of tied classes the first counts as predicted. Arguments as for :func:`accuracy`.
     """
     shares, classes = _predictions(probabilities, labels)
     n_classes = shares.shape[1]
@@ -201,14 +194,7 @@ def confusion_matrix(probabilities: ArrayLike, labels: ArrayLike) -> np.ndarray:
 def class_aurocs(probabilities: ArrayLike, labels: ArrayLike) -> np.ndarray:
     """How well its probability tells each class from all others, as AUROC: (C,); their mean is one-vs-rest AUC.
 
-    NaN for classes that no row has, and if all rows are of one class.
-
-    Parameters
-    ----------
-    probabilities : array (N, C)
-        Class probabilities; rows sum to 1.
-    labels : array (N,)
-        Classes, whole numbers from 0 to C - 1.
+    NaN for classes that no row has, and if all rows are of one class. Arguments as for :func:`accuracy`.
     """
     shares, classes = _predictions(probabilities, labels)
     found = np.full(shares.shape[1], np.nan)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.circuit.forest import Forest, levels
+from socratic.circuit.forest import Columns, Forest, levels
 from socratic.families import Family
 
 N_TREES, MOST_CELLS = 100, 256
@@ -18,15 +18,6 @@ _CATEGORY_ROWS = 1.0
 _MIN_VARIANCE = 0.01
 """Of a leaf, in units of its standardised column."""
 _SHARPNESS = np.exp(np.linspace(np.log(0.4), np.log(4.0), 24))
-
-
-class _Columns(NamedTuple):
-    """The columns by kind, and the order of categories."""
-
-    numbers: np.ndarray  # (U,)
-    categories: np.ndarray  # (W,)
-    first: np.ndarray  # (W + 1,)
-    rank: np.ndarray  # (Y,)
 
 
 class _Tree(NamedTuple):
@@ -76,9 +67,9 @@ def grow_forest(
 
     weight = np.ones(len(x)) if weight is None else weight
     columns = _columns(x, y, families, n_classes, weight)
-    statistics = _statistics(x, y, columns, n_classes)
+    statistics = np.concatenate([np.eye(n_classes)[y], columns.statistics(x)], 1)
     rng = np.random.default_rng(seed)
-    filled = _filled(_ranked(x, columns), rng).astype(np.float32)  # as scikit-learn sees rows
+    filled = _filled(columns.ranked(x), rng).astype(np.float32)  # as scikit-learn sees rows
     grower = RandomForestClassifier(
         n_trees, max_leaf_nodes=most_cells, random_state=int(rng.integers(2**31 - 1)), n_jobs=n_jobs
     )
@@ -92,16 +83,13 @@ def grow_forest(
     return Forest(
         **nodes,
         **_within_boxes(cells, boxes, columns),
-        rank=columns.rank,
-        numbers=columns.numbers,
-        categories=columns.categories,
-        first=columns.first,
+        **columns._asdict(),
         class_prior=np.bincount(y, weight, n_classes) / weight.sum(),
         sharpness=_choose_sharpness(trees, cells["class_share"], y, weight),
     )
 
 
-def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes: int, weight: np.ndarray) -> _Columns:
+def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes: int, weight: np.ndarray) -> Columns:
     """Categories are ordered by the classes they go with, so that one threshold divides them well."""
     unordered = np.array([family.unordered for family in families], dtype=bool)
     prior = np.bincount(y, weight, n_classes) / weight.sum()
@@ -121,28 +109,7 @@ def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes
         ranks.append(rank)
         first.append(first[-1] + n_values)
     joined = np.concatenate(ranks) if ranks else np.empty(0, dtype=np.int64)
-    return _Columns(np.flatnonzero(~unordered), np.flatnonzero(unordered), np.array(first), joined)
-
-
-def _statistics(x: np.ndarray, y: np.ndarray, columns: _Columns, n_classes: int) -> np.ndarray:
-    """What cells add up over their rows (N, C + 3 U + Y): classes, numbers that are there, with squares, categories."""
-    numbers = x[:, columns.numbers]
-    there = ~np.isnan(numbers)
-    numbers = np.where(there, numbers, 0.0)
-    hot = np.zeros((len(x), len(columns.rank)))
-    for place, column in enumerate(columns.categories):
-        here = np.flatnonzero(~np.isnan(x[:, column]))
-        hot[here, columns.first[place] + x[here, column].astype(np.int64)] = 1.0
-    return np.concatenate([np.eye(n_classes)[y], there, numbers, numbers**2, hot], 1)
-
-
-def _ranked(x: np.ndarray, columns: _Columns) -> np.ndarray:
-    """Rows (N, V) with categories by their rank."""
-    ranked = x.copy()
-    for place, column in enumerate(columns.categories):
-        here = ~np.isnan(x[:, column])
-        ranked[here, column] = columns.rank[columns.first[place] + x[here, column].astype(np.int64)]
-    return ranked
+    return Columns(np.flatnonzero(~unordered), np.flatnonzero(unordered), np.array(first), joined)
 
 
 def _tree(grown: Any, times: np.ndarray, filled: np.ndarray, statistics: np.ndarray) -> _Tree:
@@ -178,7 +145,7 @@ def _filled(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return filled
 
 
-def _fill_cells(sums: np.ndarray, columns: _Columns, n_classes: int) -> dict[str, np.ndarray]:
+def _fill_cells(sums: np.ndarray, columns: Columns, n_classes: int) -> dict[str, np.ndarray]:
     """Counts, class frequencies and leaves of cells, from sums (T, K, C + 3 U + Y) over their rows."""
     width = len(columns.numbers)
     by_class, there, total, squares, hot = np.split(sums, np.cumsum([n_classes, width, width, width]), axis=2)
@@ -220,7 +187,7 @@ def _boxes(nodes: dict[str, np.ndarray], n_cells: int, n_columns: int) -> np.nda
     return boxes
 
 
-def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: _Columns) -> dict[str, np.ndarray]:
+def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: Columns) -> dict[str, np.ndarray]:
     """The same cells with leaves that integrate to 1 over their boxes."""
     from scipy.special import log_ndtr
 
