@@ -35,6 +35,14 @@ def test_answers_of_digits(model: CircuitClassifier, digits: tuple[np.ndarray, .
     assert (model.answer(noise).uncertainty.p_value <= 0.05).mean() > 0.95
 
 
+def test_a_forest_does_not_take_another_doubt_after_fit(digits: tuple[np.ndarray, ...]) -> None:
+    x, _, y, _ = digits
+    model = CircuitClassifier(random_state=0, calibration_fraction=0.3).fit(x[:600], y[:600])
+    model.doubt = "dropout"
+    with pytest.raises(ValueError, match="doubt='dropout' is for circuits with sums to drop from"):
+        model.uncertainty(x[:5])
+
+
 def test_a_file_holds_the_forest(model: CircuitClassifier, digits: tuple[np.ndarray, ...], tmp_path: Path) -> None:
     _, x, _, _ = digits
     model.save(tmp_path / "model")

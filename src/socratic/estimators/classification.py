@@ -297,10 +297,8 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def _doubt(self, x: Tensor, log_joints: Tensor) -> Uncertainty:
         """What the classifier says of its doubt, before it is compared with familiar rows."""
         committee = self._committee()
-        if self._doubts_weights() or isinstance(committee, ForestCommittee):
-            doubts: Sequence[Any] = committee.weight_posteriors
-        else:
-            doubts = committee.dropping(self.dropout_, self.masks)
+        weights = self._doubts_weights()
+        doubts = committee.weight_posteriors if weights else committee.dropping(self.dropout_, self.masks)
         posterior = self._posterior(x, log_joints, doubts, self.posterior)
         profiles = [self._distance(name, x) for name in PROFILES]
         doubt = Uncertainty.of_posterior(posterior, self._log_density(x, _mixed(log_joints)), *profiles)

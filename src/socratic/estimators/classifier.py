@@ -14,6 +14,7 @@ from torch import Tensor
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.committee import NO_DROPOUT
 from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds, pooled_detector
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import FOREST, LEARNED, fit_forest
@@ -204,10 +205,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         if self.structure_ != FOREST:
             return
         if self.doubt == DROPOUT:
-            raise ValueError(
-                "doubt='dropout' is for circuits with sums to drop from, and structure='forest' asks the cells of "
-                "trees; use structure='random', or doubt='weights'"
-            )
+            raise ValueError(NO_DROPOUT)
         if self.leaf_variance:
             raise ValueError(
                 f"leaf_variance is for circuits, and structure='forest' asks the cells of trees; got "

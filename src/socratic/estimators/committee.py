@@ -20,6 +20,11 @@ from socratic.inference.posterior import Posterior, class_shares
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.structure.forest import PRIOR_STRENGTH
 
+NO_DROPOUT = (
+    "doubt='dropout' is for circuits with sums to drop from, and structure='forest' asks the cells of trees; use "
+    "structure='random', or doubt='weights'"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Committee:
@@ -141,6 +146,10 @@ class ForestCommittee:
         """The class posterior of rows (N, V) over the trees, and over what is in doubt of their cells."""
         (doubt,) = doubts
         return forest_posterior(self.forest, self._ask(x, doubt), np.asarray(class_prior))
+
+    def dropping(self, rate: float, masks: Any) -> list[Any]:  # noqa: ARG002 - of circuits
+        """Raise ``ValueError``: a forest has nothing to drop."""
+        raise ValueError(NO_DROPOUT)
 
     def _ask(self, x: Tensor, doubt: WeightPosterior) -> TreeAnswers:
         rows = x.double().cpu().numpy()
