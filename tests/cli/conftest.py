@@ -104,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hazy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``train.csv`` whose classes overlap, ``test.csv``, and ``model``, which answers where at most 15 % are wrong."""
+    """``train.csv`` whose classes overlap, ``test.csv``, and ``model``, which answers where at most 10 % are wrong."""
     from socratic.cli.app import main
 
     place = tmp_path_factory.mktemp("hazy")
@@ -112,7 +112,7 @@ def hazy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, n_rows, seed in (("train", 1500, 0), ("test", 200, 1)):
         rows = [[row[column] for column in kept] for row in table(n_rows, seed)]
         write_csv(place / f"{name}.csv", rows, [HEADER[column] for column in kept])
-    options = [*FIT, "--structure", "random", "--risk", "0.15", "--quiet"]
+    options = [*FIT, "--structure", "random", "--risk", "0.1", "--quiet"]
     with pytest.raises(SystemExit) as stop:
         main(["fit", str(place / "train.csv"), *options, "-o", str(place / "model")])
     assert not stop.value.code

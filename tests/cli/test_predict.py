@@ -185,15 +185,15 @@ def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_ambiguous_rows_are_counted_and_told_of(run: Run, hazy: Path, tmp_path: Path) -> None:
-    assert "risk 0.15 with a confidence of 90%: " in " ".join(run("info", hazy / "model").out.split())
+    assert "risk 0.1: " in " ".join(run("info", hazy / "model").out.split())
     done = run("predict", hazy / "model", hazy / "test.csv", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     rows = [dict(zip(ADDED, row[3:], strict=True)) for row in read_csv(tmp_path / "out.csv")[1]]
     ambiguous = [row for row in rows if row["verdict"] == "ambiguous"]
     assert ambiguous
     assert {row["reasons"] for row in ambiguous} <= {"no or yes", "yes or no"}
-    assert min(float(row["risk"]) for row in ambiguous) > 0.15
-    assert max(float(row["risk"]) for row in rows if row["verdict"] == "familiar") <= 0.15
+    assert min(float(row["risk"]) for row in ambiguous) > 0.1
+    assert max(float(row["risk"]) for row in rows if row["verdict"] == "familiar") <= 0.1
     assert f"{len(ambiguous)} ambiguous ({len(ambiguous) / 200:.1%})" in done.out
 
 

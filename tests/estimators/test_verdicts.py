@@ -100,12 +100,12 @@ def test_models_from_before_answer_as_they_did(model: CircuitClassifier, tmp_pat
 
 
 def test_too_few_rows_answer_nothing_and_say_so() -> None:
-    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 230 familiar rows .* every row is ambig"):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99 familiar rows .* every row is ambig"):
         few = CircuitClassifier(**QUICK, risk=0.01).fit(*overlapping(80, 0))
     x, _ = overlapping(50, 1)
-    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 230"):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99"):
         assert not (few.verdict(x) == "familiar").any()
-    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 230"):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99"):
         few.predict_or_reject(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -104,8 +104,8 @@ def fit(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Share of errors among answered rows, at most, with a confidence of 90 %: rows whose classes are too "
-            "close for that are ambiguous. By default none are.",
+            help="Share of errors among answered rows, at most, on average: rows whose classes are too close for that "
+            "are ambiguous. By default none are.",
         ),
     ] = None,
     epochs: Annotated[

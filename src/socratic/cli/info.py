@@ -103,16 +103,14 @@ def describe_calibration(model: CircuitClassifierBase) -> str:
 
 def describe_risk(model: CircuitClassifierBase) -> dict[str, str]:
     """What to expect of the rows that are answered at the chosen risk, if one was."""
-    from socratic.uncertainty.ambiguity import CONFIDENCE
-
     if model.risk is None:
         return {}
     told = model.ambiguity_.answered(model.risk, model.rejection_rate)
     if told is None:
         return {"risk": f"{model.risk:g}: every row is ambiguous"}
     return {
-        "risk": f"{model.risk:g} with a confidence of {CONFIDENCE:.0%}: {told.coverage:.0%} of familiar rows are "
-        f"answered, with {told.error:.1%} errors in calibration"
+        "risk": f"{model.risk:g}: {told.coverage:.0%} of familiar rows are answered, with {told.error:.1%} errors in "
+        "calibration"
     }
 
 

@@ -282,8 +282,8 @@ _REJECTION = {
     ),
     "risk": Parameter(
         "float or None",
-        "Share of errors among answered rows, at most, with a confidence of 90 %: rows whose classes are too close for "
-        "that are ambiguous. None: no row is. It can be changed after ``fit``.",
+        "Share of errors among answered rows, at most, on average over calibrations: rows whose classes are too close "
+        "for that are ambiguous. None: no row is. It can be changed after ``fit``.",
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),

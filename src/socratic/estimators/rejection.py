@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from socratic.errors import CalibrationWarning, check_count, check_rate
 from socratic.estimators.base import SocraticEstimator
 from socratic.uncertainty.by_class import ClassConformal
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, rows_needed
 
 
 class RejectingEstimator(SocraticEstimator):
@@ -78,7 +78,7 @@ class RejectingEstimator(SocraticEstimator):
 
     def _calibration_problem(self) -> str | None:
         rate, conformal, n_rows = self._rate(), self._conformal(), self.n_calibration_
-        needed = rows_needed(rate)
+        needed = _needed(rate)
         remedy = "fit more rows" if self.folds_ else "fit more rows, or hold out more of them with calibration_fraction"
         if not n_rows:
             return (
@@ -94,9 +94,9 @@ class RejectingEstimator(SocraticEstimator):
         return None
 
 
-def rows_needed(rate: float) -> str:
+def _needed(rate: float) -> str:
     """How many calibration rows a rate needs, in words."""
-    return f"at least {math.ceil(1.0 / rate - 1e-9) - 1}" if rate > 0.0 else "some"
+    return f"at least {rows_needed(rate)}" if rate > 0.0 else "some"
 
 
 def warn_of_few(counts: Mapping[Any, int], rate: float) -> None:
@@ -105,7 +105,7 @@ def warn_of_few(counts: Mapping[Any, int], rate: float) -> None:
         return
     names = ", ".join(f"{label} ({count})" for label, count in counts.items())
     warnings.warn(
-        f"too few rows to calibrate by class: {names}; rejection_rate={rate:g} needs {rows_needed(rate)} of each. "
+        f"too few rows to calibrate by class: {names}; rejection_rate={rate:g} needs {_needed(rate)} of each. "
         "These classes are compared with the rows of all classes together, and may be refused more often; fit more of "
         "their rows, or raise rejection_rate",
         CalibrationWarning,

@@ -11,8 +11,9 @@ import numpy as np
 from socratic.errors import CalibrationWarning
 from socratic.estimators.parameters import check_risk
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity, needed_rows
+from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity
 from socratic.uncertainty.answers import Answer
+from socratic.uncertainty.conformal import rows_needed
 
 
 class JudgingClassifier(RejectingEstimator):
@@ -105,12 +106,11 @@ class JudgingClassifier(RejectingEstimator):
         if smallest <= risk:
             return None
         n_familiar = int((self.ambiguity_.p_value > self._rate()).sum())
-        needed = needed_rows(risk)
-        if n_familiar < needed:
+        if n_familiar < rows_needed(risk):
             return (
-                f"risk={risk:g} needs at least {needed} familiar rows to calibrate on, and {n_familiar} were held out: "
-                "every row is ambiguous; fit more rows, or hold out more of them with calibration_fraction, or raise "
-                "risk"
+                f"risk={risk:g} needs at least {rows_needed(risk)} familiar rows to calibrate on, and there are "
+                f"{n_familiar}: every row is ambiguous; fit more rows, or hold out more of them with "
+                "calibration_fraction, or raise risk"
             )
         return (
             f"risk={risk:g} is less than the calibration rows allow, of which the surest ones tell of {smallest:.2g}: "

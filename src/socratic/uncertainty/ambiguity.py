@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
 
 from socratic.uncertainty.conformal import check_weighted
 
 FAMILIAR, UNFAMILIAR, AMBIGUOUS = VERDICTS = ("familiar", "unfamiliar", "ambiguous")
 """What can be said of a row. One that is neither unfamiliar nor ambiguous is answered."""
-
-
-CONFIDENCE = 0.9
-"""With which the error among answered rows is at most the chosen risk."""
-_MOST_TRIED = 1000
-"""Thresholds that are tried, at most."""
-_ITERATIONS = 12
 
 
 class Answered(NamedTuple):
@@ -37,10 +28,10 @@ class Answered(NamedTuple):
 class Ambiguity:
     """How sure the answers to calibration rows were, and whether they were right.
 
-    Rows are answered from the surest on, as many as can be with an upper bound of the error among them of at most the
-    chosen risk. With a probability of ``CONFIDENCE`` over calibrations the error among fresh rows of the same source is
-    then at most the risk, if surer rows are not wrong more often. The docs have the proof; it needs rows of equal
-    weight.
+    Rows are answered from the surest on, as many as can be with (1 + errors) / (1 + answered rows) of at most the
+    chosen risk. The error among answered fresh rows of the same source is then at most the risk on average over
+    calibrations, those that answer nothing counted as without error. The docs have the proof; it needs rows of equal
+    weight, and nothing else.
 
     Attributes
     ----------
@@ -129,37 +120,4 @@ class Ambiguity:
         n_left, n_wrong = (
             np.append(np.cumsum(np.bincount(group, each, len(values))[::-1])[::-1], 0.0) for each in (weights, wrong)
         )
-        tried = np.unique(np.linspace(0, len(values), min(len(values), _MOST_TRIED) + 1).astype(np.int64))
-        bounds = np.ones(len(values) + 1)
-        bounds[tried] = error_bound(n_wrong[tried], n_left[tried], float(weights.sum()))
-        return values, np.minimum.accumulate(bounds)
-
-
-def needed_rows(risk: float) -> int:
-    """The number of calibration rows, none of them wrong, without which no row can be answered at a risk."""
-    return math.ceil(math.log1p(-CONFIDENCE) / math.log1p(-risk) - 1e-9)
-
-
-def error_bound(n_wrong: np.ndarray, n_answered: np.ndarray, n_rows: float) -> np.ndarray:
-    """The largest error (K,) that goes with so many errors (K,) among the surest (K,) of so many rows.
-
-    It is the upper bound of Clopper and Pearson, at a level that allows for all numbers of answered rows being tried:
-    with rows that are wrong with a probability r, the bound is below r for any number of them with a probability of at
-    most 1 - CONFIDENCE.
-    """
-    bound = np.ones(len(n_answered))
-    right = n_answered - n_wrong
-    some = right > 1e-9  # otherwise all are wrong, and nothing bounds the error
-    found = betaincinv(n_wrong[some] + 1.0, right[some], CONFIDENCE)
-    for _ in range(_ITERATIONS):  # ascends to the smallest error that is its own bound
-        found = betaincinv(n_wrong[some] + 1.0, right[some], 1.0 - (1.0 - CONFIDENCE) / _tries(found * n_rows))
-    bound[some] = found
-    return bound
-
-
-def _tries(expected: np.ndarray) -> np.ndarray:
-    """How many independent tries all numbers of answered rows are worth, for so many expected errors among all rows.
-
-    Found by computing, step by step, how often the bound fails for some number of rows.
-    """
-    return np.maximum(1.0, 1.0 + 1.7 * np.log2(np.maximum(expected, 1.0) / 3.3))
+        return values, np.minimum.accumulate((1.0 + n_wrong) / (1.0 + n_left))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -141,6 +142,11 @@ class Conformal:
         place = (levels > alpha).argmax(0)
         found = np.take_along_axis(apart, np.take_along_axis(order, place[None], 0), 0)[0]
         return np.where(levels[-1] > alpha, found, -UNREACHABLE)
+
+
+def rows_needed(level: float) -> int:
+    """The number of calibration rows without which nothing can be shown at a level above 0: 1 / (n + 1) <= level."""
+    return math.ceil(1.0 / level - 1e-9) - 1
 
 
 def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
