@@ -60,7 +60,8 @@ class GenerativeMixin:
         X : array or data frame (N, V)
         method : {"mean", "sample", "mpe"}
             Conditional expectations of numbers and the most probable category, each column by itself; a draw from
-            the joint conditional distribution; or the jointly most probable values (by max-product).
+            the joint conditional distribution; or the jointly most probable values (by max-product). Of numbers with
+            heavy tails, which are drawn in by asinh, expectation and mode are those of what they are drawn in to.
         random_state : int, RandomState or None
             Of the draw.
 

@@ -18,6 +18,7 @@ from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_thresho
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.learning.settings import Rows
+from socratic.tables.column import Bend
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
 from socratic.tables.raw import RawTable
@@ -84,6 +85,7 @@ class TableEstimator(ExplainingEstimator):
     def _surprise(self, x: Tensor) -> np.ndarray:
         prior = torch.exp(self._log_prior(self.circuit_))
         surprise = column_surprise(self.circuit_, known(x), class_prior=prior).double().cpu().numpy()
+        surprise += self.table_.log_bend(x.double().cpu().numpy())
         return np.where(x.isinf().cpu().numpy(), np.inf, surprise)
 
     def _compare(self, surprise: np.ndarray) -> Reasons:
@@ -100,7 +102,8 @@ class TableEstimator(ExplainingEstimator):
         if not self.circuit_.n_features == len(columns) == len(names) == self.n_features_in_:
             raise ValueError("its columns do not fit its circuit")
         for column in columns:
-            if not (math.isfinite(column.mean) and 0.0 < column.scale < math.inf):
+            middle, width = column.bend or Bend(0.0, 1.0)
+            if not (math.isfinite(column.mean + middle) and 0.0 < min(column.scale, width) < math.inf):
                 raise ValueError(f"the column {column.name!r} has no scale")
         if hasattr(self, "expected_"):
             self.expected_.check(len(columns))

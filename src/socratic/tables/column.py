@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from socratic.families import Bernoulli, Family
 
 _MOST_TIED = 8
 """Equally rare values that stand for one that was never seen, at most."""
+
+
+class Bend(NamedTuple):
+    """Draws in the tails of a column: a number x becomes asinh((x - middle) / width).
+
+    Near the middle that is hardly more than a shift and a scale; far from it, on either side, it is a logarithm.
+    """
+
+    middle: float
+    width: float
+
+    def forth(self, values: np.ndarray) -> np.ndarray:
+        """Numbers, drawn in."""
+        return np.arcsinh((values - self.middle) / self.width)
+
+    def back(self, bent: np.ndarray) -> np.ndarray:
+        """The numbers that were drawn in."""
+        return self.middle + self.width * np.sinh(bent)
+
+    @staticmethod
+    def log_slope(bent: np.ndarray) -> np.ndarray:
+        """By how much log-densities of bent numbers exceed those of (x - middle) / width."""
+        return np.logaddexp(bent, -bent) - math.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -25,6 +50,8 @@ class Column:
         Known values in the order of their codes (families without order), as text or numbers.
     mean, scale : float
         What is subtracted from numbers and what they are divided by, as the family's ``scaling`` asks.
+    bend : Bend or None
+        What comes before that, where numbers have heavy tails.
     constant : bool
         Whether all numbers in training rows are the same.
     counts : tuple of float or None
@@ -45,6 +72,7 @@ class Column:
     counts: tuple[float, ...] | None = None
     unseen: float | None = None
     left_out: str | None = None
+    bend: Bend | None = None
 
     @property
     def rarest(self) -> tuple[int, ...]:
@@ -64,6 +92,20 @@ class Column:
         return 0.0 if self.unseen is None or self.counts is None or every else math.log1p(-self.unseen)
 
     @property
+    def log_scale(self) -> float:
+        """Log of the unit of standardised numbers, in that of the data (where the column is bent: in its middle)."""
+        return math.log(self.scale) + (0.0 if self.bend is None else math.log(self.bend.width))
+
+    def standardise(self, values: np.ndarray) -> np.ndarray:
+        """Numbers (N,) as the column's leaves expect them."""
+        return ((values if self.bend is None else self.bend.forth(values)) - self.mean) / self.scale
+
+    def restore(self, codes: np.ndarray) -> np.ndarray:
+        """Numbers (N,) in the units of the data, from standardised ones."""
+        values = codes * self.scale + self.mean
+        return values if self.bend is None else self.bend.back(values)
+
+    @property
     def kind(self) -> str:
         """The name of the leaf family."""
         return self.family.name if self.left_out is None else "left out"
@@ -78,7 +120,8 @@ class Column:
         elif self.constant:
             details = f"always {self.mean:.4g}"
         else:
-            details = {
+            details = "" if self.bend is None else f"asinh of ({self.bend.middle:.4g}, {self.bend.width:.4g}), "
+            details += {
                 "standard": f"mean {self.mean:.4g}, scale {self.scale:.4g}",
                 "scale": f"{self.family.domain}, scale {self.scale:.4g}",
                 "range": f"{self.mean:.4g} to {self.mean + self.scale:.4g}",

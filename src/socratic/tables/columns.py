@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import torch
 
 from socratic.families import Bernoulli, Family, LeafName, as_family, family_for, family_from_dict
 from socratic.tables.categories import Categories
-from socratic.tables.column import Column
+from socratic.tables.column import Bend, Column
 from socratic.tables.left_out import why_left_out
 from socratic.tables.raw import Coded, RawTable
 from socratic.tables.scaling import absent, rounded, scaled
@@ -51,8 +50,8 @@ class Table:
 
     @property
     def log_scale(self) -> np.ndarray:
-        """Log of the scale of each column: densities of standardised values are larger by this much."""
-        return np.array([math.log(column.scale) for column in self.columns])
+        """Log of the scale of each column: by so much are densities larger, but for the part of :meth:`log_bend`."""
+        return np.array([column.log_scale for column in self.columns])
 
     def encode(self, raw: RawTable) -> Encoded:
         """Turn the values of rows into the numbers that a circuit expects."""
@@ -83,7 +82,7 @@ class Table:
         """Columns in the units and with the values of the data, from encoded rows (N, V) without missing values."""
         columns = []
         for index, column in enumerate(self.columns):
-            values = codes[:, index] * column.scale + column.mean
+            values = column.restore(codes[:, index])
             if column.categories is not None:
                 known = np.empty(len(column.categories), dtype=object)
                 known[:] = column.categories
@@ -97,10 +96,9 @@ class Table:
 
     def scale(self, codes: np.ndarray) -> np.ndarray:
         """Standardise unscaled codes (N, V), and round them: what another unit rounds otherwise must not grow."""
-        means = np.array([column.mean for column in self.columns])
-        scales = np.array([column.scale for column in self.columns])
         relative = np.array([column.family.scaling == "scale" for column in self.columns])
-        scaled = rounded((codes - means) / scales, relative)
+        numbers = [column.standardise(codes[:, index]) for index, column in enumerate(self.columns)]
+        scaled = rounded(np.column_stack(numbers), relative)
         for index, column in enumerate(self.columns):
             scaled[absent(column, codes[:, index]), index] = np.inf
         return scaled
@@ -112,11 +110,20 @@ class Table:
         """
         seen = self.log_scale - np.array([column.log_seen for column in self.columns])
         unseen = np.array([column.log_unseen for column in self.columns])
-        return np.isfinite(codes) @ seen - np.isinf(codes) @ unseen
+        return np.isfinite(codes) @ seen - np.isinf(codes) @ unseen + self.log_bend(codes).sum(1)
 
     def log_units(self, codes: np.ndarray) -> np.ndarray:
         """The part of it that is due to the units: (N,)."""
         return np.isfinite(codes) @ self.log_scale
+
+    def log_bend(self, codes: np.ndarray) -> np.ndarray:
+        """The part of it that is due to columns being bent, cell by cell: (N, V), 0 for cells without a number."""
+        found = np.zeros(codes.shape)
+        for index, column in enumerate(self.columns):
+            if column.bend is not None:
+                bent = codes[:, index] * column.scale + column.mean
+                found[:, index] = np.where(np.isfinite(bent), column.bend.log_slope(bent), 0.0)
+        return found
 
     def beyond(self, codes: np.ndarray) -> np.ndarray:
         """Which encoded rows (N, V) hold a number that the training rows rule out: (N,) booleans."""
@@ -149,7 +156,7 @@ class Table:
             categories = item.get("categories")
             categories = None if categories is None else tuple(categories)
             family = family_from_dict(item["family"] if "family" in item else _family_before(item))
-            counts = item.get("counts")
+            counts, bend = item.get("counts"), item.get("bend")
             columns.append(
                 Column(
                     item["name"],
@@ -161,6 +168,7 @@ class Table:
                     None if counts is None else tuple(counts),
                     item.get("unseen"),
                     item.get("left_out"),
+                    None if bend is None else Bend(*bend),
                 )
             )
         return cls(tuple(columns))

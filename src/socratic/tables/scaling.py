@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from socratic.tables.column import Column
+from socratic.tables.column import Bend, Column
 
 _DIGITS = 20
 """Binary places that standardised values are rounded to."""
@@ -15,6 +16,10 @@ _MOST_UNSEEN = 0.5
 """Probability of values that were not seen, at most."""
 _SAME = 1e-6
 """A constant that differs by this share of itself was rounded otherwise."""
+_LEAST_GAIN, _LEAST_TOTAL = 0.1, 5.0
+"""Nats by which a normal distribution of bent numbers must be more likely: for each of them, and for all."""
+_QUARTILES = 1.349
+"""Deviations between the quartiles of a normal distribution."""
 _TAILS = (0.01, 0.99)
 """Quantiles between which numbers decide on the scale of their column."""
 
@@ -34,9 +39,30 @@ def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
     mean = float(np.average(values[seen], weights=weight[seen]))
     if scaling == "scale":
         return replace(column, scale=mean if mean > 0.0 else 1.0)
-    mean, scale = _middle(values[seen], weight[seen])
-    constant = _is_constant(scale, values[seen])
-    return replace(column, mean=mean, scale=1.0 if constant else scale, constant=constant)
+    numbers, weight = values[seen], weight[seen]
+    bend = _bend(numbers, weight)
+    numbers = numbers if bend is None else bend.forth(numbers)
+    mean, scale = _middle(numbers, weight)
+    constant = _is_constant(scale, numbers)
+    return replace(column, mean=mean, scale=1.0 if constant else scale, constant=constant, bend=bend)
+
+
+def _bend(values: np.ndarray, weight: np.ndarray) -> Bend | None:
+    """What makes numbers (N,) more like a normal distribution, if much does: a skew or heavy tails are there then.
+
+    One wild value is no tail: those beyond both tails have no say.
+    """
+    lower, middle, upper = _quantiles(values, weight, (0.25, 0.5, 0.75))
+    width = (upper - lower) / _QUARTILES
+    if _is_constant(width, values):
+        return None
+    bend = Bend(float(middle), float(width))
+    inner = _between_tails(values, weight)
+    values, weight = values[inner], weight[inner]
+    bent = bend.forth(values)
+    before, after = (_moments(numbers, weight)[1] for numbers in ((values - middle) / width, bent))
+    gain = math.log(before) - math.log(after) - float(np.average(bend.log_slope(bent), weights=weight))
+    return bend if gain > _LEAST_GAIN and gain * len(values) > _LEAST_TOTAL else None
 
 
 def _middle(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -44,15 +70,29 @@ def _middle(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
 
     Where nearly all numbers are the same, the others are no tails: they are what the column has to say.
     """
-    lowest, highest = np.quantile(values, _TAILS)
-    inner = (values >= lowest) & (values <= highest)
+    inner = _between_tails(values, weight)
     found = _moments(values[inner], weight[inner])
     return _moments(values, weight) if _is_constant(found[1], values[inner]) else found
+
+
+def _between_tails(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Which of the numbers (N,) are in neither tail: (N,) booleans."""
+    lowest, highest = _quantiles(values, weight, _TAILS)
+    return (values >= lowest) & (values <= highest)
 
 
 def _is_constant(deviation: float, values: np.ndarray) -> bool:
     """Whether numbers (N,) of this deviation are all the same, however they were rounded."""
     return deviation <= 1e-12 * float(np.abs(values).max())
+
+
+def _quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """The smallest of the numbers (N,) up to which there is this share of their weight (N,)."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weight[order])
+    # A share that is reached up to rounding is reached.
+    places = np.searchsorted(below, np.asarray(shares) * below[-1] * (1.0 - 1e-12))
+    return values[order][places]
 
 
 def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
