@@ -89,3 +89,16 @@ def test_it_can_be_rebuilt_and_knows_its_columns() -> None:
     again.check(6)
     with pytest.raises(ValueError, match="its expected scores do not fit its columns"):
         again.check(7)
+
+
+@pytest.mark.parametrize("n_cells", [5, 60])
+def test_single_cells_are_drawn_to_0(n_cells: int) -> None:
+    observed = np.random.default_rng(0).random((40, n_cells)) < 0.7
+    scores = {"one": observed[:, 0] + np.arange(40.0), "infinite": np.full(40, np.inf)}
+    found = ExpectedScores.fit(scores, observed, n_rows=40)
+    share = observed.mean(1)
+    features = np.column_stack([np.ones(40), share, share * (1.0 - share), observed])
+    clipped = np.clip(scores["one"], *np.quantile(scores["one"], (0.01, 0.99)))
+    pull = np.diag(np.r_[np.zeros(3), np.full(n_cells, 10.0)])
+    np.testing.assert_allclose((features.T @ features + pull) @ found.mean["one"], features.T @ clipped, rtol=1e-8)
+    np.testing.assert_array_equal(found.mean["infinite"], 0.0)

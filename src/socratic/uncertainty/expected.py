@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from socratic.uncertainty.scores import Scores
 
@@ -25,12 +26,12 @@ class ExpectedScores:
 
     A row with fewer cells has another likelihood, another entropy and other distances for that reason alone. The mean
     of each score, and the logarithm of its variance, are taken as linear in the cells that are there, in their number k
-    of V, and in k (V - k) / V; and learnt from familiar rows with cells hidden at random.
+    of V, and in k (V - k); and learnt from familiar rows with cells hidden at random.
 
     Attributes
     ----------
     mean, log_variance : dict of np.ndarray (V + 3,)
-        For each score the coefficients of 1, k, k (V - k) / V and every cell.
+        For each score the coefficients of 1, k / V, k (V - k) / V^2 and every cell.
     """
 
     mean: dict[str, np.ndarray]
@@ -49,17 +50,14 @@ class ExpectedScores:
             Different rows among them.
         """
         features = _features(observed)
-        prior = np.sqrt(_EVEN * max(1.0, len(observed) / max(n_rows, 1))) * np.eye(features.shape[1])[3:]
-        mean, log_variance = {}, {}
-        for name, values in scores.items():
-            known = np.isfinite(values)
-            clipped = np.clip(values[known], *np.quantile(values[known], _CLIPPED)) if known.any() else values[known]
-            mean[name] = _least_squares(features[known], clipped, prior)
-            squares = (clipped - features[known] @ mean[name]) ** 2
-            # The logarithm of a square that happens to be almost 0 says little of the variance.
-            floor = max(1e-3 * float(squares.mean()), 1e-12) if len(squares) else 1.0
-            log_variance[name] = _least_squares(features[known], np.log(squares + floor), prior)
-        return cls(mean, log_variance)
+        prior = _EVEN * max(1.0, len(observed) / max(n_rows, 1))
+        clipped = np.column_stack([_clip(values) for values in scores.values()])
+        mean = _least_squares(features, clipped, prior)
+        squares = (clipped - features @ mean) ** 2
+        # The logarithm of a square that happens to be almost 0 says little of the variance.
+        floor = np.maximum(1e-3 * squares.mean(0), 1e-12)
+        log_variance = _least_squares(features, np.log(squares + floor), prior)
+        return cls(dict(zip(scores, mean.T, strict=True)), dict(zip(scores, log_variance.T, strict=True)))
 
     def comparable(self, scores: Scores, observed: np.ndarray) -> Scores:
         """Scores (N,) that are as unusual for complete rows as the given ones are for rows with these cells (N, V).
@@ -108,12 +106,28 @@ def hide_cells(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _features(observed: np.ndarray) -> np.ndarray:
     """What is expected of scores is linear in these: (n, V + 3)."""
-    n_columns = observed.shape[1]
-    count = observed.sum(1, keepdims=True, dtype=np.float64)
-    return np.concatenate([np.ones_like(count), count, count * (n_columns - count) / n_columns, observed], 1)
+    share = observed.mean(1, keepdims=True, dtype=np.float64)
+    return np.concatenate([np.ones_like(share), share, share * (1.0 - share), observed], 1)
 
 
-def _least_squares(features: np.ndarray, values: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Coefficients (V + 3,), those of single cells drawn to 0 by ``prior`` (V, V + 3)."""
-    rows, targets = np.vstack([features, prior]), np.append(values, np.zeros(len(prior)))
-    return np.linalg.lstsq(rows, targets, rcond=None)[0]
+def _clip(values: np.ndarray) -> np.ndarray:
+    """Scores (n,) between quantiles of those that are finite; all 0 if there are none."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return np.zeros_like(values)
+    lowest, highest = np.quantile(known, _CLIPPED)
+    return np.clip(np.where(np.isnan(values), lowest, values), lowest, highest)
+
+
+def _least_squares(features: np.ndarray, targets: np.ndarray, prior: float) -> np.ndarray:
+    """Coefficients (V + 3, K) for targets (n, K), those of single cells drawn to 0 as by ``prior`` more rows."""
+    n_cells = features.shape[1] - 3
+    if n_cells <= len(features):
+        pull = np.sqrt(prior) * np.eye(n_cells + 3)[3:]
+        rows = np.vstack([features, pull])
+        return np.linalg.lstsq(rows, np.vstack([targets, np.zeros((n_cells, targets.shape[1]))]), rcond=None)[0]
+    # More cells than rows: what single cells leave to explain is as correlated as the rows have cells in common.
+    common, cells = features[:, :3], features[:, 3:]
+    whitened = cho_solve(cho_factor(cells @ cells.T + prior * np.eye(len(cells))), np.concatenate([common, targets], 1))
+    first = np.linalg.lstsq(common.T @ whitened[:, :3], common.T @ whitened[:, 3:], rcond=None)[0]
+    return np.concatenate([first, cells.T @ (whitened[:, 3:] - whitened[:, :3] @ first)])
