@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import anomalies, answered, classifiers, tables
+from benchmarks import anomalies, answered, calibration, classifiers, tables
 from benchmarks.detectors import BASELINES, copod, detectors, ecod, hbos
 from benchmarks.records import Records
 
@@ -235,3 +235,16 @@ def test_answered_rows_are_measured(folder: Path) -> None:
     found = answered.measure(classifiers.circuit, x, y, 1000, seed=0)
     assert found["wrong"] <= found["answered"] <= found["answered" + answered.ALONE]
     assert 0.0 <= found["boosting"] <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of rows that are too few for a rate
+def test_refused_shares_of_simulated_tables_are_within_the_rates() -> None:
+    """A table of each kind, by detector, classifier, and within the classes that have rows enough."""
+    rows = [each for n in range(5, 10) for each in calibration.measure(n, ("kernels", "forest"), {"n_jobs": 1})]
+    assert {each.kind for each in rows} == {kind.__name__ for kind in calibration.KINDS}
+    for model in {each.model for each in rows}:
+        shares = np.array([each.shares for each in rows if each.model == model])
+        mean, error = shares.mean(0), shares.std(0) / np.sqrt(len(shares))
+        assert (mean <= np.array(calibration.RATES) + 3.0 * error).all()
+        assert mean[-1] > 0.05  # and some are refused

@@ -149,4 +149,5 @@ def test_classifiers_of_images_have_it() -> None:
     images = rng.integers(0, 120, (300, 6, 6), dtype=np.uint8) + 30 * y[:, None, None].astype(np.uint8)
     model = CircuitImageClassifier(n_epochs=2, n_sums=3, risk=0.3, random_state=0).fit(images, y)
     assert set(model.verdict(images)) <= {"familiar", "unfamiliar", "ambiguous"}
-    assert len(model.ambiguity_.confidence) == model.n_calibration_
+    assert len(model.ambiguity_.confidence) == 60  # all that were held out
+    assert model.n_calibration_ == 40

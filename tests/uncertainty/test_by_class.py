@@ -26,7 +26,7 @@ def fitted(rng: np.random.Generator, n: int, rate: float = 0.05, power: float = 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])
 def test_every_class_keeps_the_rate(power: float) -> None:
-    """However sure of itself the model is; with good probabilities rows of all classes are refused, too."""
+    """However sure of itself the model is; and rows of all classes are refused."""
     rng = np.random.default_rng(0)
     shares = []
     for _ in range(200):
@@ -36,7 +36,7 @@ def test_every_class_keeps_the_rate(power: float) -> None:
         shares.append([refused[y == label].mean() for label in range(3)])
     mean, error = np.mean(shares, 0), np.std(shares, 0) / np.sqrt(len(shares))
     assert (mean <= 0.05 + 3 * error).all()
-    assert power > 1.0 or (mean >= 0.005).all()
+    assert (mean >= 0.01).all()
 
 
 def test_a_class_of_few_rows_is_compared_with_all() -> None:

@@ -152,9 +152,12 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         self._weigh_scores(parts, rng)
         self.folds_ = ()
         self.n_calibration_ = len(parts.calibration)
-        rows = parts.calibration if self.n_calibration_ else parts.train
-        self._compare_with([self], [self._answer_encoded(rows.x)], rows)
-        self._remember(rows)
+        # What the reference rows choose makes no difference to class probabilities: their errors count, too.
+        held_out = [part for part in (parts.calibration, parts.reference) if len(part)] or [parts.train]
+        answers = [self._answer_encoded(rows.x) for rows in held_out]
+        self._compare_with([self], answers[:1], held_out[0])
+        self._count_errors([self] * len(answers), answers, Rows.concatenate(held_out))
+        self._remember(held_out[0])
 
     def _weigh_scores(self, parts: Parts, rng: np.random.Generator) -> None:
         """Choose how much to doubt, and what each score is worth, by the reference rows; by the others without them."""
@@ -171,7 +174,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         )
 
     def _compare_with(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
-        """Make p-values and risks compare with calibration rows, by what models that have not seen them answer.
+        """Make p-values compare with calibration rows, by what models that have not seen them answer.
 
         Parameters
         ----------
@@ -182,9 +185,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         rows : Rows
             All of these rows, in this order.
         """
-        each = [
-            model.detector_.score(answer.uncertainty.scores()) for model, answer in zip(models, answers, strict=True)
-        ]
+        each = _unusualness(models, answers)
         scores, folds = np.concatenate(each), np.repeat(np.arange(len(each)), list(map(len, each)))
         labels, weights = rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
         probabilities = np.concatenate([answer.probabilities for answer in answers])
@@ -194,11 +195,16 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             self.class_conformal_ = ClassConformal.fit(scores, probabilities, labels, weights, folds, self._rate())
             few = np.setdiff1d(np.arange(len(self.classes_)), list(self.class_conformal_.classes))
             warn_of_few({self.classes_[number]: int((labels == number).sum()) for number in few}, self._rate())
+
+    def _count_errors(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
+        """Make risks compare with such rows; the parameters are those of :meth:`_compare_with`."""
+        scores = np.concatenate(_unusualness(models, answers))
+        probabilities = np.concatenate([answer.probabilities for answer in answers])
         held_out = slice(None) if self.n_calibration_ else slice(0)  # answers to training rows tell nothing
         self.ambiguity_ = Ambiguity.fit(
             probabilities.max(1)[held_out],
-            (probabilities.argmax(1) == labels)[held_out],
-            weights[held_out],
+            (probabilities.argmax(1) == rows.y.cpu().numpy())[held_out],
+            rows.weight.double().cpu().numpy()[held_out],
             self.detector_.calibration.p_value(scores)[held_out],
         )
 
@@ -367,6 +373,11 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _conformal(self) -> Conformal | ClassConformal:
         return self.class_conformal_ or self.detector_.calibration
+
+
+def _unusualness(models: Sequence[CircuitClassifierBase], answers: Sequence[Answer]) -> list[np.ndarray]:
+    """How unusual (n,) the rows of each answer are, by the model that gave it."""
+    return [model.detector_.score(answer.uncertainty.scores()) for model, answer in zip(models, answers, strict=True)]
 
 
 def _mixed(log_joints: Tensor) -> Tensor:

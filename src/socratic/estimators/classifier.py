@@ -258,6 +258,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.detector_ = pooled_detector(self.detector, self.folds_, scores, rows.weight.double().numpy())
         self.n_calibration_ = len(rows)
         self._compare_with(self.folds_, answers, rows)
+        self._count_errors(self.folds_, answers, rows)
         self.familiar_ = familiar_surprises(fitted)
 
     def _judge_folds(self, x: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:

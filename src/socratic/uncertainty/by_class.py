@@ -9,8 +9,12 @@ import numpy as np
 
 from socratic.uncertainty.conformal import Conformal
 
-_OF_CLASS = 0.5
-"""What a nat of improbability of a class counts beside a nat of unusualness."""
+_OF_CLASS = 0.1
+"""What a nat of improbability of a class counts beside a nat of unusualness.
+
+With more, the rows of a class that look like another one are its most unusual ones, which that other class keeps from
+being refused; with none, a class of unusual rows keeps those of all others.
+"""
 _SMALLEST = 1e-9
 _ALL = "all"
 
@@ -19,11 +23,11 @@ _ALL = "all"
 class ClassConformal:
     """Scores of calibration rows, class by class.
 
-    A row might belong to any class. Taken as one of class c it is as unusual as it is, plus half of -log p(c | x); its
-    p-value in the class compares that with the same of the calibration rows that belong to c. Its p-value is the
+    A row might belong to any class. Taken as one of class c it is as unusual as it is, plus a tenth of -log p(c | x);
+    its p-value in the class compares that with the same of the calibration rows that belong to c. Its p-value is the
     largest of these. That of its true class is among them, so that within every class it is at most alpha with a
     probability of at most alpha (or what :class:`Conformal` says of cross-fitted models), however bad the
-    probabilities are; if they are good, the other classes hardly matter, and the probability is close to alpha.
+    probabilities are. The more the classes overlap, the further below alpha it is.
 
     Attributes
     ----------
