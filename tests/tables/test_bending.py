@@ -43,6 +43,7 @@ def test_numbers_come_back() -> None:
     step = 1e-6
     slope = (bend.forth(HEAVY["t"] + step) - bend.forth(HEAVY["t"] - step)) / (2.0 * step)
     np.testing.assert_allclose(-np.log(slope * bend.width), bend.log_slope(bend.forth(HEAVY["t"])), rtol=1e-5)
+    assert np.isnan(bend.log_slope(np.array([np.nan]))).all()  # a missing cell, without a warning
 
 
 @pytest.mark.parametrize("structure", ["kernels", "random"])

@@ -34,7 +34,8 @@ class Bend(NamedTuple):
     @staticmethod
     def log_slope(bent: np.ndarray) -> np.ndarray:
         """By how much log-densities of bent numbers exceed those of (x - middle) / width."""
-        return np.logaddexp(bent, -bent) - math.log(2.0)
+        size = np.abs(bent)
+        return size + np.log1p(np.exp(-2.0 * size)) - math.log(2.0)  # NaN stays NaN, without a warning
 
 
 @dataclass(frozen=True)
