@@ -135,6 +135,7 @@ def test_sizes(run: Run, images: Path, tmp_path: Path) -> None:
         (["fit", "broken", "-o", "m"], "broken/left/bad.png is damaged or no image"),
         (["fit", "test", "-o", "m", "--target", "y"], "--target is for tables; test is a folder of images"),
         (["fit", "test", "-o", "m", "--leaf", "a=gaussian"], "--leaf is for tables"),
+        (["fit", "test", "-o", "m", "--time-budget", "3"], "--time-budget is for tables"),
         (["fit", "test", "-o", "m", "--structure", "learnspn"], "--structure must be one of spatial, random"),
         (["predict", "model", "empty", "-o", "o.csv"], "no images in empty"),
         (["predict", "model", "broken", "-o", "o.csv"], "broken/left/bad.png is damaged or no image"),

@@ -43,6 +43,16 @@ def test_learned_models_from_fit_to_evaluation(run: Run, folder: Path, tmp_path:
     assert "accuracy" in done.out
 
 
+def test_a_time_budget_and_what_it_chose(run: Run, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "train.csv", table(60, 0))
+    done = run("fit", data, "--target", "outcome", "-o", tmp_path / "m", "--time-budget", 1e-9, "--jobs", 1)
+    assert (done.code, done.err) == (0, "")
+    reason = load(tmp_path / "m").structure_reason_
+    assert reason.endswith("of 60 rows, with no time left for learnspn and random")
+    for told in (done, run("info", tmp_path / "m")):
+        assert f"forest: {reason}" in told.out
+
+
 def test_images_in_tables(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [[*(f"{value:.2f}" for value in rng.normal(i % 2, 1.0, 6)), "ab"[i % 2]] for i in range(150)]
@@ -66,6 +76,8 @@ def test_images_in_tables(run: Run, tmp_path: Path) -> None:
         (["--structure", "learnspm"], "did you mean 'learnspn'?"),
         (["--structure", "learnspn", "--epochs", 3], "--epochs is for circuits that are trained"),
         (["--structure", "chow-liu", "--checkpoint", "state"], "--checkpoint is for circuits that are trained"),
+        (["--structure", "forest", "--time-budget", 5], "--time-budget is for --structure auto; got"),
+        (["--time-budget", -1], "--time-budget must be at least 0 seconds; got -1"),
         (["--structure", "chow-liu"], "takes bernoulli and categorical columns; got 'age' (gaussian)"),
         (["--structure", "spatial", "--image-shape", "28"], "--image-shape takes HEIGHTxWIDTH"),
         (["--structure", "spatial", "--image-shape", "2x3"], "has 6 values, and the table 4 columns"),

@@ -121,6 +121,19 @@ def describe_doubt(model: CircuitClassifierBase) -> str:
     return f"weights, a visit of a row worth {model.weight_posterior_.worth:.2g}"
 
 
+def describe_structure(model: CircuitClassifierBase) -> str:
+    """Where the circuit comes from, how large it is, and why it is that one, if it was to be chosen."""
+    name = model._structure()
+    if model.n_circuits > 1:
+        name = f"{name}, {model.n_circuits} circuits"
+    # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
+    n_nodes = getattr(model.circuit_, "n_nodes", None)
+    if n_nodes is not None:
+        name = f"{name} ({n_nodes:,} nodes)"
+    reason = getattr(model, "structure_reason_", None)  # which files of before do not have
+    return f"{name}: {reason}" if reason and model.structure == "auto" else name
+
+
 def describe_training(model: CircuitClassifierBase) -> str:
     """How long the circuit was trained, if it was."""
     if not model.history_.epochs:
@@ -142,7 +155,7 @@ def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
         "file": f"{path} ({path.stat().st_size / 1e6:.1f} MB)",
         "classes": f"{len(classes)}: {shown}",
         **_describe_rows(model),
-        "structure": _describe_structure(model),
+        "structure": describe_structure(model),
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
         "doubt": describe_doubt(model),
@@ -177,12 +190,3 @@ def _describe_leaf_variance(model: CircuitClassifierBase) -> dict[str, str]:
         return {"leaf variance": f"{given:g}"} if given else {}
     uncertain = ", ".join(f"{name} {variance:g}" for name, variance in given.items() if variance)
     return {"leaf variance": uncertain} if uncertain else {}
-
-
-def _describe_structure(model: CircuitClassifierBase) -> str:
-    name = model._structure()
-    # A graph counts its nodes; a circuit of layers would have to be unrolled for it.
-    if model.n_circuits > 1:
-        name = f"{name}, {model.n_circuits} circuits"
-    n_nodes = getattr(model.circuit_, "n_nodes", None)
-    return name if n_nodes is None else f"{name} ({n_nodes:,} nodes)"

@@ -114,6 +114,15 @@ def check_share(option: str, value: float) -> float:
     return value
 
 
+def check_time_budget(value: float, structure: str) -> float:
+    """Return ``value`` unless it is no number of seconds, or a structure was asked for that is not to be chosen."""
+    if not 0.0 <= value < math.inf:
+        raise UserError(f"--time-budget must be at least 0 seconds; got {value:g}")
+    if value and structure != "auto":
+        raise UserError(f"--time-budget is for --structure auto; got --structure {structure}")
+    return value
+
+
 def check_risk(value: float | None) -> float | None:
     """Return ``value`` unless it is no number between 0 and 1."""
     if value is not None and not 0.0 < value < 1.0:

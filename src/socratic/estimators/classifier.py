@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
+from socratic.estimators.choosing import AUTO
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.committee import NO_DROPOUT
+from socratic.estimators.comparing import compare_structures
 from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds, pooled_detector
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import FOREST, LEARNED, fit_forest
@@ -83,6 +85,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self,
         *,
         structure: str = "auto",
+        time_budget: float = 0.0,
         structure_options: Mapping[str, Any] | None = None,
         image_shape: Sequence[int] | None = None,
         n_sums: int | str = "auto",
@@ -118,6 +121,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         device: str = "auto",
     ) -> None:
         self.structure = structure
+        self.time_budget = time_budget
         self.structure_options = structure_options
         self.image_shape = image_shape
         self.n_sums = n_sums
@@ -183,6 +187,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         labels = self._encode_classes(y, weight)
         rng = self._generator()
         prepared = self._prepare(raw, labels, weight)
+        self._compare_structures(prepared, rng)
         folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
         held_out = self.calibration_fraction if folds is None else 0.0
         parts = self._divide(prepared, rng, calibration=held_out, reference=1 / 3)
@@ -199,6 +204,27 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         tags = super().__sklearn_tags__()
         tags.input_tags.string = False
         return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.time_budget > 0.0 and self.structure != AUTO:
+            raise ValueError(
+                f"time_budget={self.time_budget!r} is for structure='auto', which spends it on trying structures; got "
+                f"structure={self.structure!r}: set one of the two to its default"
+            )
+
+    def _compare_structures(self, prepared: Prepared, rng: np.random.Generator) -> None:
+        """Let held-out rows choose the structure, if there is time for it and no argument decides."""
+        if self.time_budget == 0.0 or self.structure_ != self._UNTRAINED:
+            return
+        apart = rng.spawn(1)[0]  # so that the model is the one that asking for its structure gives
+
+        def fit(model: CircuitClassifier, parts: Parts) -> None:
+            model.classes_ = self.classes_
+            model._train(parts, apart)
+
+        with threads(self.n_jobs):
+            self.structure_, self.structure_reason_ = compare_structures(self, prepared, apart, fit)
 
     def _check_forest(self) -> None:
         """Raise unless what is in doubt is something that a forest has."""

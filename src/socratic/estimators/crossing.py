@@ -90,13 +90,19 @@ def fit_folds(
     # What only validation rows of the estimator hold, it does not know.
     read = replace(prepared, codes=np.where(np.isinf(codes), np.nan, codes))
     for number in range(int(folds.max()) + 1):
-        model = clone(estimator).set_params(checkpoint=None, verbose=False, random_state=int(rng.integers(2**31 - 1)))
-        model.n_features_in_ = estimator.n_features_in_
-        model.structure_, model.structure_reason_ = estimator.structure_, estimator.structure_reason_
+        model = copy_for_part(estimator, rng)
         split = split_fold(prepared.labels, folds, number, rng, validation=validation, reference=reference)
         model.table_, parts = read.divide(split)
         fit(model, parts)
         yield Fold(model, parts.calibration)
+
+
+def copy_for_part(estimator: Any, rng: np.random.Generator) -> Any:
+    """A model like an estimator of tables, to be fitted to a part of its rows: silent, and with a seed of its own."""
+    model = clone(estimator).set_params(checkpoint=None, verbose=False, random_state=int(rng.integers(2**31 - 1)))
+    model.n_features_in_ = estimator.n_features_in_
+    model.structure_, model.structure_reason_ = estimator.structure_, estimator.structure_reason_
+    return model
 
 
 def familiar_surprises(folds: list[Fold]) -> FamiliarSurprises:

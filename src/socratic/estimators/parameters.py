@@ -174,6 +174,13 @@ _CIRCUIT = {
         "it.",
         one_of(*STRUCTURES),
     ),
+    "time_budget": Parameter(
+        "float",
+        'Seconds that ``structure="auto"`` may spend on trying a forest, LearnSPN and random trees, in this order, and '
+        "choosing the one whose log-loss on held-out rows is the least. A structure is begun while there is time left, "
+        "and finished; then the chosen one is fitted to all rows. 0: it is the forest, and none is tried.",
+        check_not_negative,
+    ),
     "structure_options": Parameter(
         "mapping of name to value, optional",
         "Of a learned structure: see :func:`~socratic.learn_spn` and :func:`~socratic.chow_liu_tree`. LearnSPN's "

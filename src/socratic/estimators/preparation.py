@@ -95,6 +95,10 @@ class Prepared:
     weight: np.ndarray
     place: np.ndarray
 
+    def take(self, rows: np.ndarray) -> Prepared:
+        """Some of the rows."""
+        return Prepared(self.columns, self.codes[rows], self.labels[rows], self.weight[rows], self.place[rows])
+
     def divide(self, split: Split) -> tuple[Table, Parts]:
         """The table scaled by the rows to train on alone, and all parts in its scale.
 

@@ -24,6 +24,11 @@ _SMALLEST = 1e-6
 Choice = TypeVar("Choice")
 
 
+def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log-loss (N,) of class probabilities (N, C): at most that of one in a million, so that no single row decides."""
+    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST))
+
+
 def most_doubt(
     choices: Sequence[Choice],
     posterior: Callable[[Choice], np.ndarray],
@@ -45,8 +50,7 @@ def most_doubt(
         Class numbers of the rows, and how much each weighs.
     """
     share = weights / weights.sum()
-    places = np.arange(len(labels))
-    losses = [-np.log(np.maximum(posterior(choice)[places, labels], _SMALLEST)) for choice in choices]
+    losses = [log_losses(posterior(choice), labels) for choice in choices]
     means = [float(share @ loss) for loss in losses]
     best = int(np.argmin(means))
     spread = float(np.sqrt(share @ (losses[best] - means[best]) ** 2 * (share @ share)))
