@@ -65,9 +65,20 @@ def report(found: Mapping[tuple[str, str], Sequence[Measures]]) -> list[str]:
         for kind in ("", ALONE):
             answered, wrong = (sum(each[name + kind] for each in measures) for name in ("answered", "wrong"))
             error = f"{wrong / answered:.3f} ± {np.sqrt(RISK * (1 - RISK) / answered):.3f}" if answered else "-"
+            # What is promised: a mean over calibrations, in which those that answer nothing are without error.
+            promised = np.mean([each["wrong" + kind] / max(1, each["answered" + kind]) for each in measures])
             shares = [np.mean([each[name + kind] for each in measures]) for name in ("coverage", "boosting")]
-            rows.append((one, method + kind, f"{answered:.0f}", error, *(f"{share:.3f}" for share in shares)))
-    columns = ("table", "circuit", "answered", "error ± sampling", "coverage", "boosting at this error")
+            figures = (f"{figure:.3f}" for figure in (promised, *shares))
+            rows.append((one, method + kind, f"{answered:.0f}", error, *figures))
+    columns = (
+        "table",
+        "circuit",
+        "answered",
+        "error ± sampling",
+        "mean of seeds",
+        "coverage",
+        "boosting at this error",
+    )
     return [f"Answered rows, risk {RISK:g}:", "", *table(columns, rows)]
 
 

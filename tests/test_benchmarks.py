@@ -224,8 +224,8 @@ def test_answered_rows_are_reported_beside_boosting() -> None:
     one = {"answered": 80, "wrong": 4, "coverage": 0.8, "boosting": 0.7}
     alone = {f"{name}{answered.ALONE}": value for name, value in {**one, "answered": 0, "wrong": 0}.items()}
     lines = answered.report({("things:kind", "default"): [{**one, **alone}] * 2})
-    assert "| things:kind | default | 160 | 0.050 ± 0.017 | 0.800 | 0.700 |" in lines
-    assert "| things:kind | default, ambiguous alone | 0 | - | 0.800 | 0.700 |" in lines
+    assert "| things:kind | default | 160 | 0.050 ± 0.017 | 0.050 | 0.800 | 0.700 |" in lines
+    assert "| things:kind | default, ambiguous alone | 0 | - | 0.000 | 0.800 | 0.700 |" in lines
 
 
 @pytest.mark.slow
