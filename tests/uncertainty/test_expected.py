@@ -70,11 +70,11 @@ def test_some_cells_are_hidden_and_the_others_kept() -> None:
     rows[0, 0] = np.inf  # a value that was not seen in training
     found = hide_cells(rows, np.random.default_rng(1))
     assert found.dtype == np.float32
-    assert found.shape == (800, 5)
+    assert found.shape == (400, 5)
     assert set(found[~np.isnan(found)]) <= set(rows.ravel())
     assert 0.2 < np.isnan(found).mean() < 0.4
     assert (~np.isnan(found)).all(1).mean() > 0.15
-    assert len(hide_cells(np.zeros((5000, 2)), RNG)) == 2000
+    assert [len(hide_cells(np.zeros((5000, n)), RNG)) for n in (2, 20, 200)] == [400, 600, 2000]
 
 
 def test_it_can_be_rebuilt_and_knows_its_columns() -> None:

@@ -12,8 +12,10 @@ from socratic.uncertainty.scores import Scores
 
 _RATES = (0.0, 0.1, 0.25, 0.5, 0.75)
 """Shares of the cells of a familiar row that are hidden, each as often as the others."""
-_MOST_ROWS, _MOST_COPIES = 2000, 8
-"""Rows with hidden cells that scores are learnt from, at most, and of each familiar row."""
+_ROWS_PER_CELL, _FEWEST_ROWS, _MOST_ROWS = 30, 400, 2000
+"""Rows with hidden cells that scores are learnt from: so many for each cell of a row, within these bounds."""
+_MOST_COPIES = 8
+"""Of a familiar row."""
 _EVEN = 10
 """As if so many more rows said that every cell counts the same: a few rows cannot tell many cells apart."""
 _CLIPPED = (0.01, 0.99)
@@ -98,8 +100,9 @@ class ExpectedScores:
 
 def hide_cells(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Some copies of familiar rows (n, V) with cells hidden at random, in the type of ``x``: NaN (m, V)."""
-    copies = min(_MOST_COPIES, max(1, _MOST_ROWS // max(1, len(x))))
-    rows = np.tile(x[rng.permutation(len(x))[:_MOST_ROWS]], (copies, 1))
+    wanted = min(max(_ROWS_PER_CELL * x.shape[1], _FEWEST_ROWS), _MOST_ROWS)
+    copies = min(_MOST_COPIES, max(1, wanted // max(1, len(x))))
+    rows = np.tile(x[rng.permutation(len(x))[:wanted]], (copies, 1))
     hidden = rng.random(rows.shape) < rng.choice(_RATES, size=(len(rows), 1))
     return np.where(hidden, np.nan, rows).astype(x.dtype)
 

@@ -11,6 +11,8 @@ from socratic.circuit.forest import Columns, Forest, levels
 from socratic.families import Family
 
 N_TREES, MOST_CELLS = 100, 256
+_TRIED, _LEAST_GAIN = 10, 0.02
+"""Trees by which it is decided how many columns a split looks at, and the share of the loss that all must save."""
 PRIOR_STRENGTH = 0.1
 """Rows of the class frequencies that every cell is given."""
 _CATEGORY_ROWS = 1.0
@@ -29,6 +31,13 @@ class _Tree(NamedTuple):
     cell_of_held_out: np.ndarray  # (H,)
 
 
+class _Judged(NamedTuple):
+    """The power under which rows are most likely by trees that were grown without them, and their mean loss then."""
+
+    sharpness: float
+    loss: float
+
+
 def grow_forest(
     x: np.ndarray,
     y: np.ndarray,
@@ -43,9 +52,9 @@ def grow_forest(
 ) -> Forest:
     """Grow a forest and fill its cells.
 
-    Trees are those of scikit-learn's random forest, grown on rows drawn with replacement; for that alone, a missing
-    value is taken from a row drawn at random. The sharpness of the averaged probabilities is the one under which rows
-    are most likely by the trees that were grown without them.
+    Trees are scikit-learn's, grown on rows drawn with replacement; for that alone, a missing value is taken from a row
+    drawn at random. A split looks at some columns, as in a random forest, or at all of them, if rows are then more
+    likely by the trees that were grown without them. So is the sharpness of the averaged probabilities chosen.
 
     Parameters
     ----------
@@ -63,29 +72,38 @@ def grow_forest(
     n_jobs : int
         Trees that are grown at the same time.
     """
-    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.utils.parallel import Parallel, delayed
 
     weight = np.ones(len(x)) if weight is None else weight
     columns = _columns(x, y, families, n_classes, weight)
     statistics = np.concatenate([np.eye(n_classes)[y], columns.statistics(x)], 1)
     rng = np.random.default_rng(seed)
     filled = _filled(columns.ranked(x), rng).astype(np.float32)  # as scikit-learn sees rows
-    grower = RandomForestClassifier(
-        n_trees, max_leaf_nodes=most_cells, random_state=int(rng.integers(2**31 - 1)), n_jobs=n_jobs
-    )
-    grower.fit(filled, y, sample_weight=weight)
-    bags = zip(grower.estimators_, grower.estimators_samples_, strict=True)
-    trees = [_tree(grown.tree_, np.bincount(bag, minlength=len(x)) * weight, filled, statistics) for grown, bag in bags]
+
+    def grow(number: int, max_features: str | None) -> list[_Tree]:
+        seeds = rng.integers(2**31 - 1, size=number).tolist()
+        given = (filled, y, weight, statistics, most_cells, max_features)
+        return list(Parallel(n_jobs, prefer="threads")(delayed(_grow_tree)(*given, seed) for seed in seeds))
+
+    def judge(trees: Sequence[_Tree]) -> _Judged:
+        cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
+        return _judge(trees, cells["class_share"], y, weight)
+
+    some, all_features = (grow(min(_TRIED, n_trees), features) for features in ("sqrt", None))
+    better = judge(all_features).loss < (1.0 - _LEAST_GAIN) * judge(some).loss
+    trees = all_features if better else some
+    trees += grow(n_trees - len(trees), None if better else "sqrt")
     nodes = {name: _stacked([tree.nodes[name] for tree in trees]) for name in trees[0].nodes}
     nodes["cell"][np.arange(nodes["cell"].shape[1]) >= np.array([[len(tree.nodes["cell"])] for tree in trees])] = -1
     cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
     boxes = _boxes(nodes, cells["count"].shape[1], x.shape[1])
+    judged = _judge(trees, cells["class_share"], y, weight)
     return Forest(
         **nodes,
         **_within_boxes(cells, boxes, columns),
         **columns._asdict(),
         class_prior=np.bincount(y, weight, n_classes) / weight.sum(),
-        sharpness=_choose_sharpness(trees, cells["class_share"], y, weight),
+        sharpness=judged.sharpness,
     )
 
 
@@ -110,6 +128,24 @@ def _columns(x: np.ndarray, y: np.ndarray, families: Sequence[Family], n_classes
         first.append(first[-1] + n_values)
     joined = np.concatenate(ranks) if ranks else np.empty(0, dtype=np.int64)
     return Columns(np.flatnonzero(~unordered), np.flatnonzero(unordered), np.array(first), joined)
+
+
+def _grow_tree(
+    filled: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    statistics: np.ndarray,
+    most_cells: int,
+    max_features: str | None,
+    seed: int,
+) -> _Tree:
+    """A tree grown on rows (N, V) drawn with replacement, with the sums of statistics (N, Q) over its cells."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    drawn = np.random.default_rng(seed).integers(len(y), size=len(y))
+    times = np.bincount(drawn, minlength=len(y)) * weight
+    grower = DecisionTreeClassifier(max_leaf_nodes=most_cells, max_features=max_features, random_state=seed)
+    return _tree(grower.fit(filled, y, sample_weight=times, check_input=False).tree_, times, filled, statistics)
 
 
 def _tree(grown: Any, times: np.ndarray, filled: np.ndarray, statistics: np.ndarray) -> _Tree:
@@ -208,15 +244,15 @@ def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: Colu
     return {**cells, "log_mass": log_mass, "log_table": log_table}
 
 
-def _choose_sharpness(trees: Sequence[_Tree], class_share: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The power under which rows are most likely by the trees that were grown without them; 1 if there are none."""
+def _judge(trees: Sequence[_Tree], class_share: np.ndarray, y: np.ndarray, weight: np.ndarray) -> _Judged:
+    """How likely rows are by the trees that were grown without them; of no rows nothing is known."""
     total, times = np.zeros((len(y), class_share.shape[2])), np.zeros(len(y))
     for tree, shares in zip(trees, class_share, strict=True):
         total[tree.held_out] += shares[tree.cell_of_held_out]
         times[tree.held_out] += 1.0
     judged = np.flatnonzero(times)
     if not len(judged):
-        return 1.0
+        return _Judged(1.0, 0.0)
     logs = np.log(np.maximum(total[judged] / times[judged, None], 1e-300))
     labels, weights = y[judged], weight[judged]
 
@@ -224,7 +260,8 @@ def _choose_sharpness(trees: Sequence[_Tree], class_share: np.ndarray, y: np.nda
         scaled = power * logs
         return float(weights @ (np.logaddexp.reduce(scaled, 1) - scaled[np.arange(len(labels)), labels]))
 
-    return float(min(_SHARPNESS, key=loss))
+    best = float(min(_SHARPNESS, key=loss))
+    return _Judged(best, loss(best) / float(weights.sum()))
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> Any:

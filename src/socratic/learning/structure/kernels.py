@@ -27,7 +27,7 @@ _BLURS = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Probability that a kernel gives to a category drawn from the whole column rather than its own."""
 _NARROWEST = 0.02
 """In deviations of a column: copies of a row have no gap between them."""
-_MOST_JUDGED = 500
+_MOST_JUDGED = 250
 """Rows that decide on widths, at most."""
 _SAMPLE, _N_SAMPLES = 32, 40
 """Rows of a small sample, and how many samples there are."""
