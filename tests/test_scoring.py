@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitImageClassifier
-from socratic.scoring import ANSWER_COLUMNS, ImageScorer, TableScorer, scorer_of
+from socratic.scoring import ANSWER_COLUMNS, Columns, ImageScorer, TableScorer, scorer_of
 
 pa = pytest.importorskip("pyarrow")
 
@@ -53,10 +53,20 @@ def test_it_says_what_the_model_says(model: CircuitClassifier, frame: pd.DataFra
     assert np.array_equal(found["p_value"], doubt.p_value)
     assert np.array_equal(found["risk"], model.risks(model.answer(frame)))
     assert found["verdict"] == np.where(model.reject(frame), "unfamiliar", "familiar").tolist()
-    scorer = TableScorer(model)
-    more = scorer.to_batch(model.answer(frame), probabilities=True)
-    assert more.schema.names == [*ANSWER_COLUMNS, "p(no)", "p(yes)"]
-    assert np.array_equal(more.column("p(no)"), shares[:, 0])
+
+
+def test_columns_are_those_asked_for(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    scorer, batch = TableScorer(model), batch_of(frame.head(20).assign(age=4000.0))
+    full = scorer(batch, columns=Columns())
+    assert full.schema.names == scorer.added(Columns()) == [*ANSWER_COLUMNS, "p(no)", "p(yes)", "reasons"]
+    assert np.array_equal(full.column("p(no)"), model.predict_proba(frame.head(20).assign(age=4000.0))[:, 0])
+    assert full.column("reasons").to_pylist()[0].startswith("age; ")
+    less = scorer(batch, columns=Columns("my_", probabilities=False))
+    assert less.schema.names == [*(f"my_{name}" for name in ANSWER_COLUMNS), "my_reasons"]
+    assert less.column(Columns("my_").verdict).equals(full.column("verdict"))
+    with pytest.raises(ValueError, match=r"rows has a column 'risk' already; .* prefix my_"):
+        scorer.check_free(Columns(), ["age", "risk"], "rows")
+    scorer.check_free(Columns("my_"), ["age", "risk"], "rows")
 
 
 def test_reasons_are_of_rows_that_are_not_answered(model: CircuitClassifier, frame: pd.DataFrame) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from socratic.errors import DataFileError
 from socratic.estimators import Answer, CircuitClassifier, CircuitImageClassifier
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.images.folders import read_images
@@ -27,6 +30,35 @@ whether it is familiar, unfamiliar or ambiguous."""
 REASONS_COLUMN = "reasons"
 N_REASONS = 3
 """Parts of a row that it names, at most."""
+MOST_CLASSES = 20
+"""Of more classes the probabilities are written only if asked for."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns rows are given, beside :data:`ANSWER_COLUMNS`.
+
+    Attributes
+    ----------
+    prefix : str
+        Put before the names of all of them.
+    probabilities : bool, optional
+        Whether there is one with the probability of each class; by default of up to :data:`MOST_CLASSES` classes.
+    explain : bool, optional
+        Whether there is one with the reasons why rows are not answered; by default if the model knows.
+    """
+
+    prefix: str = ""
+    probabilities: bool | None = None
+    explain: bool | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The name of the column with the verdicts."""
+        return f"{self.prefix}verdict"
+
+
+ANSWERS_ALONE = Columns(probabilities=False, explain=False)
 
 
 class Scorer(ABC):
@@ -84,19 +116,57 @@ class Scorer(ABC):
         texts[ambiguous] = [f"{first} or {second}" for first, second in self.model.classes_[closest]]
         return import_pyarrow().array(texts, "string")
 
-    def __call__(self, batch: Any, start: int = 0) -> Any:
-        """The same as a batch with the columns :data:`ANSWER_COLUMNS`."""
-        return self.to_batch(self.answer(batch, start))
-
-    def to_batch(self, answer: Answer, probabilities: bool = False) -> Any:
-        """An answer as a ``pyarrow.RecordBatch`` with the columns :data:`ANSWER_COLUMNS`.
+    def __call__(self, batch: Any, start: int = 0, columns: Columns = ANSWERS_ALONE) -> Any:
+        """What is written of each row: a ``pyarrow.RecordBatch`` with the columns :meth:`added`.
 
         Parameters
         ----------
-        answer : Answer
-        probabilities : bool
-            Whether to add the :attr:`class_columns`.
+        batch : pyarrow.RecordBatch
+        start : int
+            Rows before these, for messages.
+        columns : Columns
         """
+        columns = self.chosen(columns)
+        answer = self.answer(batch, start)
+        said = self._answers(answer, probabilities=bool(columns.probabilities))
+        if columns.explain:
+            said = said.append_column(REASONS_COLUMN, self.reasons(batch, answer, start))
+        return said.rename_columns(self.added(columns))
+
+    def chosen(self, columns: Columns) -> Columns:
+        """The same columns, with what is left to the model decided."""
+        if columns.probabilities is None:
+            columns = replace(columns, probabilities=len(self.class_columns) <= MOST_CLASSES)
+        if columns.explain is None:  # models from older files have nothing to compare with
+            columns = replace(columns, explain=hasattr(self.model, "familiar_"))
+        return columns
+
+    def added(self, columns: Columns = ANSWERS_ALONE) -> list[str]:
+        """The names of the columns that rows are given."""
+        columns = self.chosen(columns)
+        names = [*ANSWER_COLUMNS, *(self.class_columns if columns.probabilities else [])]
+        return [columns.prefix + name for name in [*names, *([REASONS_COLUMN] if columns.explain else [])]]
+
+    def check_free(self, columns: Columns, names: Sequence[str], where: object) -> None:
+        """Raise if rows have a column already that they would be given.
+
+        Parameters
+        ----------
+        columns : Columns
+        names : sequence of str
+            The columns of the rows.
+        where : object
+            What holds the rows, for the message.
+        """
+        taken = [name for name in self.added(columns) if name in names]
+        if taken:
+            raise DataFileError(
+                f"{where} has a column {taken[0]!r} already; give the new columns other names, such as with the prefix "
+                "my_ (--prefix my_)"
+            )
+
+    def _answers(self, answer: Answer, probabilities: bool) -> Any:
+        """An answer as a batch with the columns :data:`ANSWER_COLUMNS` and, if asked for, :attr:`class_columns`."""
         pa = import_pyarrow()
         best = answer.probabilities.argmax(1)
         each = np.arange(len(best))

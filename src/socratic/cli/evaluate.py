@@ -83,7 +83,7 @@ def evaluate(
         check_columns(scorer, table)
     known = collect(scorer, source, target, drop_missing_target, explain)
     unknown = None if other is None else collect(scorer, other, None, False, explain)
-    warn(scorer)
+    warn(scorer.model, scorer.unknown)
     measures = measure(known, scorer.model)
     shown = [*sheets(measures), *refusal_sheets(known.refusals, "rows")]
     if unknown is not None:

@@ -8,11 +8,6 @@ from typing import Annotated
 
 import typer
 
-from socratic.cli.failures import UserError
-
-MOST_CLASSES = 20
-"""Of more classes the probabilities are written only if asked for."""
-
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
@@ -60,36 +55,21 @@ def predict(
     check_writable(output, data, model)
     source = open_rows(data)
     from socratic.cli.console import waiting, watched
-    from socratic.cli.scoring import check_columns, load_scorer, warn
-    from socratic.scoring import ANSWER_COLUMNS, REASONS_COLUMN
+    from socratic.cli.scoring import check_columns, load_scorer, say_counts, warn
+    from socratic.scoring import Columns
     from socratic.tables.writing import open_sink
 
     with waiting("reading the model", quiet):
         scorer = load_scorer(model, device, jobs, resize=resize)
     check_columns(scorer, source)
-    if probabilities is None:
-        probabilities = len(scorer.class_columns) <= MOST_CLASSES
-    if explain is None:
-        explain = hasattr(scorer.model, "familiar_")  # models from older files have nothing to compare with
-    added = [*ANSWER_COLUMNS, *(scorer.class_columns if probabilities else []), *([REASONS_COLUMN] if explain else [])]
-    names = [prefix + name for name in added]
-    taken = [name for name in names if name in source.names]
-    if taken:
-        raise UserError(
-            f"{data} has a column {taken[0]!r} already; give the new columns other names, such as with --prefix my_"
-        )
+    columns = Columns(prefix, probabilities, explain)
+    scorer.check_free(columns, source.names, data)
     counts: Counter[str] = Counter()
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):
-            answer = scorer.answer(chunk.batch, chunk.start)
-            said = scorer.to_batch(answer, probabilities=probabilities)
-            if explain:
-                said = said.append_column(REASONS_COLUMN, scorer.reasons(chunk.batch, answer, chunk.start))
-            sink.write(chunk.batch, said.rename_columns(names))
-            counts.update(scorer.model.verdicts(answer).tolist())
-    warn(scorer)
+            said = scorer(chunk.batch, chunk.start, columns)
+            sink.write(chunk.batch, said)
+            counts.update(said.column(columns.verdict).to_pylist())
+    warn(scorer.model, scorer.unknown)
     if not quiet:
-        n_rows = counts.total()
-        refused = ["unfamiliar", *([] if scorer.model.risk is None else ["ambiguous"])]
-        told = "".join(f"{counts[verdict]:,} {verdict} ({counts[verdict] / n_rows:.1%}), " for verdict in refused)
-        print(f"{n_rows:,} rows, {told}written to {output}")
+        print(f"{say_counts(scorer.model, counts)}, written to {output}")

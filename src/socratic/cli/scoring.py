@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from socratic.cli.failures import UserError, complain, no_such_column
 if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
     from socratic.scoring import Scorer
+    from socratic.tables.columns import Unknown
     from socratic.tables.reading import Source
 
 
@@ -78,19 +80,28 @@ def check_columns(scorer: Scorer, source: Source) -> None:
         raise no_such_column(source.path, missing, others or source.names)
 
 
-def warn(scorer: Scorer) -> None:
+def warn(model: CircuitClassifierBase, unknown: Mapping[str, Unknown]) -> None:
     """Say, once, how many values were not seen in training, and whether verdicts keep what they promise."""
-    if scorer.unknown:
+    if unknown:
         from socratic.tables.inputs import describe_unknown
 
-        complain(f"warning: {describe_unknown(scorer.unknown)}")
-    if not scorer.model.calibrated_:
+        complain(f"warning: {describe_unknown(unknown)}")
+    if not model.calibrated_:
         complain(
             "warning: too few rows were held out when the model was trained (see socratic info): verdicts may not keep "
-            f"its rejection rate of {scorer.model.rejection_rate:g}"
+            f"its rejection rate of {model.rejection_rate:g}"
         )
-    if scorer.model._risk_problem() is not None:
+    if model._risk_problem() is not None:
         complain(
-            f"warning: no row can be answered at the model's risk of {scorer.model.risk:g} (see socratic info): every "
+            f"warning: no row can be answered at the model's risk of {model.risk:g} (see socratic info): every "
             "row is ambiguous or unfamiliar"
         )
+
+
+def say_counts(model: CircuitClassifierBase, verdicts: Mapping[str, int]) -> str:
+    """How many rows there are, and how many of them are not answered, in words."""
+    n_rows = sum(verdicts.values())
+    refused = ["unfamiliar", *([] if model.risk is None else ["ambiguous"])]
+    shares = ((verdicts.get(verdict, 0), verdict) for verdict in refused)
+    told = (f"{count:,} {verdict} ({count / max(n_rows, 1):.1%})" for count, verdict in shares)
+    return ", ".join([f"{n_rows:,} rows", *told])
