@@ -27,8 +27,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "estimators": {*CORE, "images", "uncertainty", "learning", "tables"},
     "loading": {"errors", "circuit", "estimators"},
     "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading"},
+    "scale": {*CORE, "tables", "estimators", "loading", "scoring"},
     # "": the package itself, for its version.
-    "cli": {"", *CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading", "scoring", "pages"},
+    "cli": {
+        "",
+        *CORE,
+        "images",
+        "uncertainty",
+        "learning",
+        "tables",
+        "estimators",
+        "loading",
+        "scoring",
+        "scale",
+        "pages",
+    },
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")

@@ -65,8 +65,10 @@ def test_columns_are_those_asked_for(model: CircuitClassifier, frame: pd.DataFra
     assert less.schema.names == [*(f"my_{name}" for name in ANSWER_COLUMNS), "my_reasons"]
     assert less.column(Columns("my_").verdict).equals(full.column("verdict"))
     with pytest.raises(ValueError, match=r"rows has a column 'risk' already; .* prefix my_"):
-        scorer.check_free(Columns(), ["age", "risk"], "rows")
-    scorer.check_free(Columns("my_"), ["age", "risk"], "rows")
+        scorer.check_names(Columns(), [*scorer.names, "risk"], "rows")
+    scorer.check_names(Columns("my_"), [*scorer.names, "risk"], "rows")
+    with pytest.raises(ValueError, match="rows has no column 'member'; the model was trained on it"):
+        scorer.check_names(Columns(), ["age", "colour"], "rows")
 
 
 def test_reasons_are_of_rows_that_are_not_answered(model: CircuitClassifier, frame: pd.DataFrame) -> None:

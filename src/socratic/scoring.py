@@ -147,8 +147,8 @@ class Scorer(ABC):
         names = [*ANSWER_COLUMNS, *(self.class_columns if columns.probabilities else [])]
         return [columns.prefix + name for name in [*names, *([REASONS_COLUMN] if columns.explain else [])]]
 
-    def check_free(self, columns: Columns, names: Sequence[str], where: object) -> None:
-        """Raise if rows have a column already that they would be given.
+    def check_names(self, columns: Columns, names: Sequence[str], where: object) -> None:
+        """Raise unless rows have the columns that the model needs, and none of those that they would be given.
 
         Parameters
         ----------
@@ -158,7 +158,11 @@ class Scorer(ABC):
         where : object
             What holds the rows, for the message.
         """
-        taken = [name for name in self.added(columns) if name in names]
+        present = set(names)
+        missing = [name for name in self.names if name not in present]
+        if missing:
+            raise DataFileError(f"{where} has no column {missing[0]!r}; the model was trained on it")
+        taken = [name for name in self.added(columns) if name in present]
         if taken:
             raise DataFileError(
                 f"{where} has a column {taken[0]!r} already; give the new columns other names, such as with the prefix "

@@ -12,7 +12,7 @@ import pytest
 import socratic
 from tests.cli.conftest import Run, assert_one_line, finished, launch
 
-COMMANDS = ["fit", "predict", "evaluate", "info", "demo"]
+COMMANDS = ["fit", "predict", "score", "evaluate", "info", "demo"]
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -15,6 +15,7 @@ from socratic.cli.failures import INTERRUPTED, run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
 from socratic.cli.predict import predict
+from socratic.cli.score import score
 
 app = typer.Typer(
     name="socratic",
@@ -43,6 +44,7 @@ def socratic(
 
 app.command()(fit)
 app.command()(predict)
+app.command()(score)
 app.command()(evaluate)
 app.command()(info)
 

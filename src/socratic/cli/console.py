@@ -47,14 +47,15 @@ def watched(source: Source, what: str, quiet: bool = False) -> Iterable[Chunk]:
     if quiet or not on_terminal():
         yield from source.chunks()
         return
-    with _bar(what, source.size) as advance:
+    with bar(what, source.size) as advance:
         for chunk in source.chunks():
             yield chunk
             advance(chunk.position)
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr, which is told how much of a total is done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 

@@ -87,6 +87,14 @@ def parse_image_shape(value: str | None) -> tuple[int, ...] | None:
     return tuple(int(side) for side in value.split("x"))
 
 
+def parse_shard(value: str) -> tuple[int, int]:
+    """Which part of how many, from ``I/N``."""
+    found = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", value)
+    if not found or int(found[1]) > int(found[2]):
+        raise UserError(f"--shard takes I/N with I from 1 to N, such as 2/8; got {value!r}")
+    return int(found[1]), int(found[2])
+
+
 def parse_doubt(value: str) -> str:
     """What the uncertainty is about."""
     if value not in DOUBTS:

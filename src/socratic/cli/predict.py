@@ -63,7 +63,7 @@ def predict(
         scorer = load_scorer(model, device, jobs, resize=resize)
     check_columns(scorer, source)
     columns = Columns(prefix, probabilities, explain)
-    scorer.check_free(columns, source.names, data)
+    scorer.check_names(columns, source.names, data)
     counts: Counter[str] = Counter()
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):

@@ -23,6 +23,10 @@ _BLOCK_BYTES = 4 << 20
 """How much of a CSV file is parsed at a time; no row may be longer."""
 
 
+class NoRowsError(DataFileError):
+    """A table with columns, in which there is nothing else."""
+
+
 class Chunk(NamedTuple):
     """Some consecutive rows of a table."""
 
@@ -125,7 +129,7 @@ class CsvSource(TableSource):
             if watched.ends_within_quotes and not checked:
                 self._check_rows()
         if not start:
-            raise DataFileError(f"{self.path} holds a header but no rows")
+            raise NoRowsError(f"{self.path} holds a header but no rows")
 
     def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
         """What some columns hold, decided by all of their cells."""
@@ -167,7 +171,7 @@ class CsvSource(TableSource):
         with self._opened() as (_, data), closing(self._rows(data)) as rows:
             n_rows = sum(1 for _ in rows)
         if n_rows < 2:
-            raise DataFileError(f"{self.path} holds a header but no rows")
+            raise NoRowsError(f"{self.path} holds a header but no rows")
         return True
 
     def _rows(self, data: Any) -> Generator[list[str], None, None]:
@@ -244,7 +248,7 @@ class ParquetSource(TableSource):
         if not self.names:
             raise DataFileError(f"{path} has no columns")
         if not self.size:
-            raise DataFileError(f"{path} has columns but no rows")
+            raise NoRowsError(f"{path} has columns but no rows")
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time."""

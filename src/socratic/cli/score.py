@@ -1,0 +1,117 @@
+"""``socratic score``: a folder of tables of any size, file by file, from where the last run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from socratic.estimators.classification import CircuitClassifierBase
+    from socratic.scale import InputFile, Outcome, Summary
+
+PROBLEMS_SHOWN = 5
+REPORT_SECONDS = 60
+"""How often a run that nobody watches says how far it is."""
+
+
+def score(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by socratic fit: a path or URI.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            help="A folder of tables (.parquet, .csv or .csv.gz), at any depth: a path, or a URI such as s3://...",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="OUT", help="Folder to write to: a path or URI; it may be new.")
+    ],
+    shard: Annotated[
+        str,
+        typer.Option(metavar="I/N", help="Score part I of N of the files, such as 2/8; the parts may run at once."),
+    ] = "1/1",
+    rescore: Annotated[
+        bool,
+        typer.Option("--rescore", help="Replace answers of another model, or of tables that have changed since."),
+    ] = False,
+    prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
+    probabilities: Annotated[
+        bool | None,
+        typer.Option(help="Add a column with the probability of each class; by default of up to 20 classes."),
+    ] = None,
+    explain: Annotated[
+        bool | None,
+        typer.Option(help="Add the column reasons: why rows are not answered; by default if the model knows."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+) -> None:
+    """Score a folder of tables of any size, and go on where an earlier run stopped.
+
+    Every table gives one of the same name in OUT, with the columns of socratic predict, when all of its rows are
+    answered. OUT/_manifest says what is done. A run that is killed is simply started again: no row is missing or
+    twice. Changed tables and another model are named, and replaced with --rescore.
+    """
+    from socratic.cli.parsing import parse_shard
+
+    part = parse_shard(shard)
+    from socratic.cli.failures import library_errors
+    from socratic.cli.scoring import check_device
+    from socratic.scale import Columns, ModelScorer, score_files
+
+    check_device(device)
+    with library_errors():
+        scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device, n_threads=jobs)
+        watch = None if quiet else _watched
+        summary = score_files(scorer, dataset, output, shard=part, rescore=rescore, watch=watch)
+    _report(summary, scorer.load().model, output, quiet)
+
+
+def _watched(left: Sequence[InputFile], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    """The outcomes, with a bar on a terminal and a line now and then elsewhere."""
+    import time
+
+    from socratic.cli.console import bar, on_terminal
+    from socratic.cli.failures import complain
+
+    total = sum(file.size for file in left)
+    start = said = time.monotonic()
+    n_bytes = n_rows = 0
+    with bar("scoring", total) if on_terminal() else nullcontext(lambda _: None) as advance:
+        for n_files, outcome in enumerate(outcomes, 1):
+            yield outcome
+            n_bytes += outcome.input.size
+            n_rows += 0 if outcome.record is None else sum(outcome.record.verdicts.values())
+            advance(n_bytes)
+            now = time.monotonic()
+            if not on_terminal() and now - said >= REPORT_SECONDS:
+                said = now
+                rate = f"{n_rows / (now - start):,.0f} rows a second"
+                complain(f"{n_files:,} of {len(left):,} files, {n_bytes / max(total, 1):.0%}, {rate}")
+
+
+def _report(summary: Summary, model: CircuitClassifierBase, output: str, quiet: bool) -> None:
+    from socratic.cli.failures import UserError, complain
+    from socratic.cli.scoring import say_counts, warn
+
+    warn(model, summary.unknown)
+    if summary.gone:
+        complain(
+            f"warning: {output} holds answers to {len(summary.gone):,} file(s) that are not in the dataset any more, "
+            f"such as {summary.gone[0]}"
+        )
+    if not quiet:
+        n_files = len(summary.records)
+        before = f" ({summary.n_before:,} before)" if summary.n_before else ""
+        files = f"{n_files:,} file{'' if n_files == 1 else 's'}{before}"
+        print(f"{files}, {say_counts(model, summary.verdicts)}, written to {output}")
+    if summary.problems:
+        for problem in summary.problems[:PROBLEMS_SHOWN]:
+            complain(problem)
+        raise UserError(
+            f"{len(summary.problems):,} file(s) cannot be scored; correct them or take them away, and start again"
+        )

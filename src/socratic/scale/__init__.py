@@ -1,0 +1,19 @@
+"""Many rows: folders of tables of any size, scored in bounded memory, by one process or many."""
+
+from socratic.scale.files import FileScorer, Outcome, Summary, score_files
+from socratic.scale.manifest import InputFile, Record
+from socratic.scale.places import Place
+from socratic.scale.scorer import ModelScorer
+from socratic.scoring import Columns
+
+__all__ = [
+    "Columns",
+    "FileScorer",
+    "InputFile",
+    "ModelScorer",
+    "Outcome",
+    "Place",
+    "Record",
+    "Summary",
+    "score_files",
+]

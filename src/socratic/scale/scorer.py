@@ -1,0 +1,89 @@
+"""A model that travels as the name of its file: loaded once in each process that applies it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from socratic.errors import ModelFileError
+from socratic.estimators.building import choose_device, threads
+from socratic.estimators.classification import CircuitClassifierBase
+from socratic.loading import load
+from socratic.scale.places import Place, PlaceLike
+from socratic.scoring import Columns, Scorer, scorer_of
+from socratic.tables import reading
+from socratic.tables.batches import import_pyarrow
+
+_loaded: dict[tuple[str, str], CircuitClassifierBase] = {}
+"""The model that was applied last, by its checksum and device."""
+_lock = Lock()
+
+
+@dataclass(frozen=True)
+class ModelScorer:
+    """Gives rows the columns of answers; it can be pickled, and holds no more than the place of the model file.
+
+    Calling it with a ``pyarrow.Table`` gives the same rows with these columns added, as ``socratic predict`` does.
+    Results depend on the pieces in which rows come in the last bits alone.
+
+    Attributes
+    ----------
+    model : Place
+        A file written by ``socratic fit`` or a classifier's ``save``, which every process that scores can read.
+    checksum : str
+        SHA-256 of that file: no process scores with another one of the same name.
+    columns : Columns
+        Which columns are added.
+    device : str
+        Where to compute: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+    n_threads : int
+        Threads that torch computes with in each process.
+    """
+
+    model: Place
+    checksum: str
+    columns: Columns
+    device: str = "auto"
+    n_threads: int = 1
+
+    @classmethod
+    def of(cls, model: PlaceLike, columns: Columns | None = None, **settings: Any) -> ModelScorer:
+        """The scorer of a model file as it is now; what ``columns`` leaves to the model is decided."""
+        place = Place.of(model)
+        if not place.info().is_file:
+            raise ModelFileError(f"there is no model file {place}; check the name, or write one with socratic fit")
+        checksum = hashlib.sha256(place.read()).hexdigest()
+        scorer = cls(place, checksum, columns or Columns(), **settings)
+        return replace(scorer, columns=scorer.load().chosen(scorer.columns))
+
+    def load(self) -> Scorer:
+        """A scorer of the model, which this process reads once."""
+        key = (self.checksum, self.device)
+        with _lock:
+            if key not in _loaded:
+                _loaded.clear()
+                _loaded[key] = self._read()
+            return scorer_of(_loaded[key])
+
+    def __call__(self, rows: Any) -> Any:
+        """The rows of a ``pyarrow.Table`` with the columns of answers added, as a table."""
+        pa = import_pyarrow()
+        scorer = self.load()
+        scorer.check_names(self.columns, rows.schema.names, "the table")
+        batches = rows.combine_chunks().to_batches(reading.CHUNK_ROWS)
+        with threads(self.n_threads):
+            added = [scorer(batch, columns=self.columns) for batch in batches]
+        for name, column in zip(scorer.added(self.columns), pa.Table.from_batches(added).columns, strict=True):
+            rows = rows.append_column(name, column)
+        return rows
+
+    def _read(self) -> CircuitClassifierBase:
+        with self.model.for_reading() as path:
+            if hashlib.sha256(path.read_bytes()).hexdigest() != self.checksum:
+                raise ModelFileError(f"{self.model} has changed since the scoring began; start it again")
+            model = load(path, device=choose_device(self.device))
+        if not isinstance(model, CircuitClassifierBase):
+            raise ModelFileError(f"{self.model} holds a {type(model).__name__}; name a classifier")
+        return model

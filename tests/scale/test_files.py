@@ -1,0 +1,208 @@
+"""Folders of tables: every file once, whatever happens in between."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from socratic.scale import Columns, FileScorer, InputFile, ModelScorer, Place, score_files
+from socratic.scale.files import Watch
+from tests.scale.conftest import contents, table, write_tables
+
+
+def stopping_after(n_files: int) -> Watch:
+    return lambda _, outcomes: itertools.islice(outcomes, n_files)
+
+
+def written_tables(folder: Path) -> dict[str, bytes]:
+    return {name: content for name, content in contents(folder).items() if not name.startswith("_manifest/")}
+
+
+def test_every_table_has_the_rows_it_had_and_the_answers_of_predict(models: Path, tmp_path: Path) -> None:
+    data = write_tables(tmp_path / "data")
+    (data / "_SUCCESS").touch()
+    (data / ".hidden.parquet").write_bytes(b"nonsense")
+    (data / "notes.txt").touch()
+    summary = score_files(models / "model", data, tmp_path / "out")
+    names = ["more/part1.parquet", "more/part3.csv", "part0.parquet", "part2.parquet"]
+    assert [record.input.name for record in summary.records] == names
+    assert (summary.verdicts.total(), summary.n_before, summary.problems, summary.gone) == (120, 0, [], [])
+    assert sorted(written_tables(tmp_path / "out")) == names
+    from socratic.cli.app import main
+
+    for name in names:
+        with pytest.raises(SystemExit):
+            main(["predict", *map(str, (models / "model", data / name, "-o", tmp_path / Path(name).name)), "--jobs=1"])
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / Path(name).name).read_bytes()
+
+
+def test_what_is_done_is_not_done_again(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_tables(tmp_path / "data")
+    score_files(models / "model", data, tmp_path / "whole")
+    first = score_files(models / "model", data, tmp_path / "out", watch=stopping_after(2))
+    assert len(first.records) == 2
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
+    second = score_files(models / "model", data, tmp_path / "out")
+    assert (len(second.records), second.n_before) == (4, 2)
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    monkeypatch.setattr(FileScorer, "__call__", None)
+    third = score_files(models / "model", data, tmp_path / "out")
+    assert (third.n_before, third.verdicts.total()) == (4, 120)
+
+
+@pytest.mark.parametrize("lost", ["record", "table", "half"])
+def test_what_is_lost_is_done_again(models: Path, tmp_path: Path, lost: str) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    score_files(models / "model", data, out)
+    before = contents(out)
+    if lost == "record":
+        next(out.rglob("part2.parquet.json")).unlink()
+    elif lost == "table":
+        (out / "part2.parquet").unlink()
+    else:
+        (out / "part2.parquet").write_bytes(b"half")
+    assert score_files(models / "model", data, out).n_before == 3
+    assert contents(out) == before
+
+
+def test_shards_divide_the_files(models: Path, tmp_path: Path) -> None:
+    data = write_tables(tmp_path / "data", 5)
+    score_files(models / "model", data, tmp_path / "whole")
+    parts = [score_files(models / "model", data, tmp_path / "out", shard=(part, 3)) for part in (3, 1, 2)]
+    assert sorted(len(part.records) for part in parts) == [1, 2, 2]
+    assert [part.gone for part in parts] == [[], [], []]
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    empty = score_files(models / "model", data, tmp_path / "out", shard=(9, 9))
+    assert empty.records == []
+
+
+def test_a_changed_table_is_named(models: Path, tmp_path: Path) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    score_files(models / "model", data, out)
+    before = contents(out)
+    table(50, 7).to_parquet(data / "part2.parquet", index=False)
+    with pytest.raises(ValueError, match=r"part2.parquet has changed since it was scored \([\d,]+ bytes then, .* now"):
+        score_files(models / "model", data, out)
+    assert contents(out) == before
+    assert score_files(models / "model", data, out, rescore=True).n_before == 3
+    score_files(models / "model", data, tmp_path / "fresh")
+    assert contents(out) == contents(tmp_path / "fresh")
+    os.utime(data / "part2.parquet", ns=(1, 1))
+    with pytest.raises(ValueError, match=r"part2.parquet has changed since it was scored \(it was written again\)"):
+        score_files(models / "model", data, out)
+
+
+def test_another_model_is_named(models: Path, tmp_path: Path) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    score_files(models / "model", data, out, shard=(1, 2))
+    before = contents(out)
+    for shard in ((1, 2), (2, 2)):
+        with pytest.raises(ValueError, match=r"part1.parquet in .*out was scored by another model .*--rescore"):
+            score_files(models / "other", data, out, shard=shard)
+    with pytest.raises(ValueError, match=r"part1.parquet in .*out was scored with other columns"):
+        score_files(ModelScorer.of(models / "model", Columns("my_")), data, out)
+    assert contents(out) == before
+    replaced = score_files(models / "other", data, out, rescore=True, watch=stopping_after(1))
+    assert replaced.n_before == 0
+    assert score_files(models / "other", data, out).n_before == 1
+    score_files(models / "other", data, tmp_path / "fresh")
+    assert contents(out) == contents(tmp_path / "fresh")
+
+
+def test_tables_that_were_taken_away_are_named(models: Path, tmp_path: Path) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    score_files(models / "model", data, out)
+    (data / "part0.parquet").rename(data / "renamed.parquet")
+    summary = score_files(models / "model", data, out)
+    assert (summary.gone, summary.n_before, len(summary.records)) == (["part0.parquet"], 3, 4)
+
+
+def test_problems_of_a_table_do_not_stop_the_others(models: Path, tmp_path: Path) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    (data / "damaged.parquet").write_bytes(b"nonsense")
+    table(5, 0).drop(columns="age").to_csv(data / "ageless.csv", index=False)
+    table(5, 0).assign(label="x").to_csv(data / "labelled.csv", index=False)
+    table(5, 0).assign(age="old").to_csv(data / "wordy.csv", index=False)
+    summary = score_files(models / "model", data, out)
+    assert len(summary.records) == 4
+    ageless, damaged, labelled, wordy = summary.problems
+    assert ageless == f"{data / 'ageless.csv'} has no column 'age'; the model was trained on it"
+    assert damaged.startswith(f"{data / 'damaged.parquet'} is damaged or no Parquet file")
+    assert labelled.startswith(f"{data / 'labelled.csv'} has a column 'label' already")
+    assert wordy.startswith(f"{data / 'wordy.csv'}: row 1, column 'age' must hold a number; got 'old'")
+    assert len(written_tables(out)) == 4
+    table(5, 0).to_csv(data / "wordy.csv", index=False)
+    again = score_files(models / "model", data, out)
+    assert (again.n_before, len(again.records), len(again.problems)) == (4, 5, 3)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_tables_without_rows_are_done_and_leave_nothing(models: Path, tmp_path: Path, suffix: str) -> None:
+    data, out = write_tables(tmp_path / "data", 1), tmp_path / "out"
+    empty = data / f"empty.{suffix}"
+    frame = table(3, 0)
+    for rows in (frame, frame.head(0)):
+        rows.to_csv(empty, index=False) if suffix == "csv" else rows.to_parquet(empty, index=False)
+        summary = score_files(models / "model", data, out, rescore=True)
+        assert (len(summary.records), summary.verdicts.total(), summary.problems) == (2, 30 + len(rows), [])
+        assert (out / empty.name).exists() == (len(rows) > 0)
+    assert score_files(models / "model", data, out).n_before == 2
+
+
+def test_a_table_that_changes_while_it_is_scored_is_not_done(models: Path, tmp_path: Path) -> None:
+    data, out = write_tables(tmp_path / "data", 1), tmp_path / "out"
+    scorer = FileScorer(ModelScorer.of(models / "model"), Place.of(data), Place.of(out))
+    size = (data / "part0.parquet").stat().st_size
+    outcome = scorer(InputFile("part0.parquet", size, 1))
+    assert outcome.record is None
+    assert "part0.parquet changed while it was scored; start again" in outcome.problem
+    assert not (out / "_manifest").exists()
+
+
+def test_unknown_values_are_summed(models: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for place in range(2):
+        table(6, place).assign(colour=["mauve", "red"] * 3).to_csv(data / f"{place}.csv", index=False)
+    for _ in range(2):  # also where all is done already
+        assert score_files(models / "model", data, tmp_path / "out").unknown == {"colour": (6, "mauve")}
+
+
+def test_places_that_cannot_be(models: Path, tmp_path: Path) -> None:
+    data = write_tables(tmp_path / "data", 1)
+    for out in (data, data / "out", tmp_path):
+        with pytest.raises(ValueError, match="lie within each other; write to a folder apart from the dataset"):
+            score_files(models / "model", data, out)
+    with pytest.raises(ValueError, match=r"there are no tables \(.csv, .csv.gz, .parquet\) in .*nowhere"):
+        score_files(models / "model", tmp_path / "nowhere", tmp_path / "out")
+    with pytest.raises(ValueError, match=r"there is no model file .*nothing"):
+        score_files(models / "nothing", data, tmp_path / "out")
+    (data / "notes.txt").touch()
+    with pytest.raises(ValueError, match=r"notes.txt: the name must end in one of .csv"):
+        score_files(models / "model", data / "notes.txt", tmp_path / "out")
+    with pytest.raises(ValueError, match="nowhere://data leads nowhere"):
+        score_files(models / "model", "nowhere://data", tmp_path / "out")
+
+
+def test_one_table_is_a_dataset(models: Path, tmp_path: Path) -> None:
+    data = write_tables(tmp_path / "data", 2)
+    score_files(models / "model", data / "part0.parquet", tmp_path / "out")
+    assert list(written_tables(tmp_path / "out")) == ["part0.parquet"]
+
+
+def test_columns_can_be_read_as_one_dataset(models: Path, tmp_path: Path) -> None:
+    dataset: Any = pytest.importorskip("pyarrow.dataset")
+    data = tmp_path / "data"
+    for place in range(3):
+        (data / f"year={place}").mkdir(parents=True)
+        table(10, place).to_parquet(data / f"year={place}" / "part.parquet", index=False)
+    score_files(models / "model", data, tmp_path / "out")
+    frame: pd.DataFrame = dataset.dataset(tmp_path / "out", partitioning="hive").to_table().to_pandas()
+    assert sorted(frame["row"]) == sorted(range(10)) + sorted(range(1000, 1010)) + sorted(range(2000, 2010))
+    assert set(frame["year"]) == {0, 1, 2}
