@@ -13,7 +13,19 @@ import pytest
 import socratic
 
 PACKAGE = Path(socratic.__file__).parent
-CORE = ["errors", "files", "tracing", "draws", "memory", "numerics", "families", "structure", "circuit", "inference"]
+CORE = [
+    "errors",
+    "files",
+    "tracing",
+    "shortcuts",
+    "draws",
+    "memory",
+    "numerics",
+    "families",
+    "structure",
+    "circuit",
+    "inference",
+]
 # What each part may import besides itself: in the core, the parts before it.
 MAY_IMPORT: dict[str, set[str]] = {
     **{part: set(CORE[:place]) for place, part in enumerate(CORE)},

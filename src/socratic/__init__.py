@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from socratic.learning.structure import learn_class_spns as learn_class_spns
     from socratic.learning.structure import learn_spn as learn_spn
     from socratic.loading import load as load
+    from socratic.shortcuts import acceleration as acceleration
     from socratic.structure import Partition as Partition
     from socratic.structure import Region as Region
     from socratic.structure import RegionGraph as RegionGraph
@@ -124,6 +125,7 @@ _HOMES = {
         "training_log_likelihood",
         "weight_posterior",
     ),
+    "socratic.shortcuts": ("acceleration",),
     "socratic.drawing": ("Picture", "Summary", "draw", "summary"),
     "socratic.errors": ("CalibrationWarning", "DataFileError", "ModelFileError"),
     "socratic.estimators": (

@@ -42,6 +42,10 @@ _GATHERED = Budget(2**17, 2**17)
 """Children of the nodes of a graph, times rows."""
 _TABLE_ENTRIES = Budget(2**22, 2**22)
 """Numbers of a table that is made in pieces, to be summed up or looked through."""
+_RECORDED_BYTES = 4 * 2**30
+"""What the recorded queries of a circuit hold on a GPU."""
+MOST_RECORDINGS = 16
+"""How many queries of a circuit are recorded, or remembered to have come once."""
 MOST_BITS = 2**33
 """Bits of the largest table that cannot be made in pieces: which nodes of a graph share what."""
 
@@ -74,6 +78,11 @@ def points_at_a_time(values_per_row: int, device: torch.device) -> int:
 def split_terms(sums: Tensor, n_terms: int) -> Iterable[Tensor]:
     """Cut a list (M, ...) of sums with ``n_terms`` each into pieces whose terms are looked at together."""
     return sums.split(_TERMS.fits(n_terms, sums.device))
+
+
+def recorded_bytes(device: torch.device) -> int:
+    """What the recorded queries of a circuit may hold on a CUDA GPU: at most an eighth of its memory."""
+    return min(_RECORDED_BYTES, torch.cuda.get_device_properties(device).total_memory // 8)
 
 
 class Scratch:

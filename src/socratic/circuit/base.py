@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from socratic.circuit.circuit import Circuit
     from socratic.circuit.graph import Graph
+    from socratic.families import Family
 
 
 class CircuitModule(nn.Module):
@@ -20,6 +22,8 @@ class CircuitModule(nn.Module):
     """Columns of the rows (V)."""
     n_classes: int
     """Class roots (C)."""
+    column_families: tuple[tuple[Family, ...], ...]
+    """The families of the leaves of each column."""
 
     def log_likelihood(self, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
         """Log-likelihood of each row under each class, log p(x | class): (N, V) -> (N, C).
@@ -39,6 +43,15 @@ class CircuitModule(nn.Module):
         from socratic.circuit.storage import save
 
         save(cast("Circuit | Graph", self), path)
+
+    @cached_property
+    def restricted_columns(self) -> list[tuple[tuple[Family, ...], list[int]]]:
+        """The columns that do not take every finite number, by the families of their leaves: what checks look at."""
+        found: dict[tuple[Family, ...], list[int]] = {}
+        for column, families in enumerate(self.column_families):
+            if families and not any(family.real for family in families):
+                found.setdefault(families, []).append(column)
+        return list(found.items())
 
     @property
     def n_parameters(self) -> int:

@@ -16,7 +16,7 @@ from socratic.circuit.leaves import LeafLayer
 from socratic.errors import check_choice, check_count
 from socratic.families import Family, as_family, family_from_dict
 from socratic.structure.region_graph import RegionGraph
-from socratic.tracing import is_recording
+from socratic.tracing import holds
 
 if TYPE_CHECKING:
     from socratic.circuit.graph import Graph
@@ -29,8 +29,8 @@ class Weights(NamedTuple):
 
     layers: list[Tensor]
     roots: list[Tensor]
-    smallest: float = 1.0
-    """The smallest of all weights; 1 where they cannot be looked at, as in compiled code."""
+    ordinary: bool = True
+    """Whether all weights are far above the smallest number of their type; presumed where that cannot be looked at."""
 
 
 class Circuit(CircuitModule):
@@ -79,6 +79,7 @@ class Circuit(CircuitModule):
         self.n_sums = tuple(sums_of_layer) if isinstance(n_sums, Sequence) else check_count("n_sums", n_sums)
         scopes = [region_graph.regions[region].scope for region in layout.leaf_regions]
         self.leaves = LeafLayer(_families_of(leaf, self.n_features), scopes, check_count("n_leaves", n_leaves))
+        self.column_families = tuple((family,) for family in self.leaves.families)
         widths = [self.leaves.n_nodes, *sums_of_layer]
 
         def layer(plan: LayerPlan, n_nodes: int) -> SumProductLayer:
@@ -107,15 +108,17 @@ class Circuit(CircuitModule):
         """
         layers, branches = self.inner_layers(), self.root_branches()
         weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
-        if is_recording(weights.roots[0]):
+        limits = torch.finfo(weights.roots[0].dtype)
+
+        def ordinary() -> Tensor:  # one question to a GPU, not one a layer
+            smallest = torch.stack([values.detach().amin() for values in [*weights.layers, *weights.roots]]).amin()
+            return smallest >= limits.tiny / limits.eps
+
+        if holds(weights.roots[0], ordinary):
             return weights
-        # One question to a GPU, not one a layer.
-        smallest = torch.stack([values.detach().amin() for values in [*weights.layers, *weights.roots]]).amin()
-        weights = weights._replace(smallest=float(smallest))
-        if weights.smallest < torch.finfo(smallest.dtype).tiny:
-            _warn_of_lost_weights("layers", layers, weights.layers)
-            _warn_of_lost_weights("roots", branches, weights.roots)
-        return weights
+        _warn_of_lost_weights("layers", layers, weights.layers)
+        _warn_of_lost_weights("roots", branches, weights.roots)
+        return weights._replace(ordinary=False)
 
     @torch.no_grad()
     def reset_parameters(self, seed: int = 0) -> None:
@@ -131,11 +134,6 @@ class Circuit(CircuitModule):
         from socratic.circuit.unroll import unroll
 
         return Graph(unroll(self), self.n_features, dtype=self.dtype).to(self.device)
-
-    @property
-    def column_families(self) -> tuple[tuple[Family, ...], ...]:
-        """The families of the leaves of each column, for checks of rows."""
-        return tuple((family,) for family in self.leaves.families)
 
     def to_config(self) -> dict[str, Any]:
         """Everything but the parameters, as plain data for a model file."""

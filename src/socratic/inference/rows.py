@@ -54,13 +54,11 @@ def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None
             f"x must be finite in {rows.dtype} (NaN for a missing value); "
             f"got {given[row, column].item()} in row {row}, column {column}"
         )
-    families_of = circuit.column_families
-    for families in dict.fromkeys(families_of):
-        columns = [column for column, others in enumerate(families_of) if others == families]
-        part = rows if len(columns) == len(families_of) else rows[:, columns]
+    for families, columns in circuit.restricted_columns:
+        part = rows if len(columns) == circuit.n_features else rows[:, columns]
         # Where leaves of several families meet, a value must make sense to one of them.
-        wrong = [family.invalid(part) for family in families]
-        if wrong and (nowhere := torch.stack(wrong).all(0)).any():
+        nowhere = torch.stack([family.invalid(part) for family in families]).all(0)
+        if nowhere.any():
             row, column = nowhere.nonzero()[0].tolist()
             raise ValueError(
                 f"x must hold {' or '.join(family.domain for family in families)} (or NaN) in column "

@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from socratic.tracing import is_recording
+from socratic.tracing import holds
 
 
 def saturation(dtype: torch.dtype) -> float:
@@ -17,7 +17,7 @@ def saturation(dtype: torch.dtype) -> float:
 
 def warn_of_saturation(peaks: list[Tensor], rows: Tensor, kind: str, remedy: str, stacklevel: int) -> None:
     """Warn if the largest variances, ``peaks``, say that some were cut off in what ``rows`` were asked about."""
-    if not is_recording(rows) and any(bool(peak >= saturation(peak.dtype)) for peak in peaks):
+    if peaks and not holds(rows, lambda: ~(torch.stack(peaks) >= saturation(peaks[0].dtype)).any()):
         warnings.warn(
             f"relative variances above {saturation(rows.dtype):.1g} were cut off there; "
             f"use {kind}.double() or {remedy}",

@@ -22,7 +22,7 @@ from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
 from socratic.memory import Scratch, map_tiles
 from socratic.numerics import pair_products, pair_sums, sqrt_or_zero
-from socratic.tracing import is_recording
+from socratic.tracing import holds
 
 
 class Children(NamedTuple):
@@ -293,10 +293,10 @@ def _scaled(matrix: Tensor, values: Tensor) -> Tensor:
 
 def _wide_enough(weights: Tensor, children: Children, sums: Tensor) -> tuple[Tensor, Children, Tensor]:
     """The same in float64 where squares of the smallest sum would leave the range of the type."""
-    if sums.dtype == torch.float64 or not sums.numel() or is_recording(sums) or sums.device.type == "mps":
+    if sums.dtype == torch.float64 or not sums.numel() or sums.device.type == "mps":
         return weights, children, sums
     smallest = torch.finfo(sums.dtype).tiny ** 0.5 / torch.finfo(sums.dtype).eps ** 0.5
-    if bool(sums.detach().amin() > smallest):
+    if holds(sums, lambda: sums.detach().amin() > smallest):
         return weights, children, sums
     b, left, right = (None if part is None else part.double() for part in children[1:])
     wide, widened = weights.double(), Children(children.a.double(), b, left, right)

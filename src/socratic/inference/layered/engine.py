@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from socratic.inference.layered.log_moments import LayeredLogMoments
 from socratic.inference.layered.log_weights import LayeredLogWeights
 from socratic.inference.layered.moments import LayeredMoments
 from socratic.inference.layered.regions import LayeredRegions
+from socratic.inference.layered.replay import replay
 from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
 from socratic.inference.layered.surroundings import log_without_columns, surprise_entries_per_row
 from socratic.inference.layered.values import LogValues
@@ -39,8 +40,6 @@ class LayeredEngine(Engine):
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit: Circuit = circuit
-        self.weights = circuit.weights()
-        self._plain: tuple[Weights, Step] | None = None  # found when asked for: most queries have no need of it
         leaves = circuit.leaves
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
         self.has_roots_alone = not circuit.inner_layers()
@@ -51,6 +50,11 @@ class LayeredEngine(Engine):
         regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
         self.entries_per_draw = 4 * regions + 8 * circuit.n_features
 
+    @cached_property
+    def weights(self) -> Weights:
+        """The weights that the circuit has when they are first asked for: what is replayed has no need of them."""
+        return self.circuit.weights()
+
     @property
     def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
         """The columns of each leaf region."""
@@ -58,22 +62,28 @@ class LayeredEngine(Engine):
 
     def log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Log-likelihoods (N, C)."""
-        if self._plain is None:
-            self._plain = self._weights_and_step()
-        weights, step = self._plain
+
+        def anew(rows: Tensor) -> tuple[Tensor]:
+            return (LayeredEngine(self.circuit)._log_likelihood(rows, dtype),)
+
+        replayed = replay(self.circuit, ("log_likelihood", dtype), rows, anew)
+        return self._log_likelihood(rows, dtype) if replayed is None else replayed[0]
+
+    def _log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        weights, step = self._weights_and_step
         density = self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype)
         return walk(self.circuit, LogValues.rescale(density), weights, LogAlgebra(step)).of_classes(dtype)
 
+    @cached_property
     def _weights_and_step(self) -> tuple[Weights, Step]:
         """Weights and the step for likelihoods.
 
         A sum with a weight that is 0, or nearly, can live on products far below its region's best. Such circuits, which
         other libraries bring, are evaluated with more digits and a second look at sums that underflow.
         """
-        like = self.weights.roots[0]
-        if self.weights.smallest >= torch.finfo(like.dtype).tiny / torch.finfo(like.dtype).eps:
+        if self.weights.ordinary:
             return self.weights, log_sums
-        return self.circuit.weights(scale_dtype(like)), log_sums_with_zeros
+        return self.circuit.weights(scale_dtype(self.weights.roots[0])), log_sums_with_zeros
 
     def training_log_likelihood(
         self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
@@ -113,7 +123,7 @@ class LayeredEngine(Engine):
         """Moments of the class likelihoods, always exact unless ``covariance`` asks for bounds."""
         if budget is not None:
             raise ValueError("budget is for graphs; the moments of a Circuit are always exact")
-        return LayeredMoments(self.circuit, self.weights, doubt, covariance)
+        return LayeredMoments(self.circuit, lambda: self.weights, doubt, covariance)
 
     def no_log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> None:
         """Layers can always."""

@@ -37,7 +37,7 @@ from socratic.inference.log_normal import leaf_log_covariance, log_normal_poster
 from socratic.inference.weight_noise import log_noise
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import finite_or_zero, log_or_dead
-from socratic.tracing import is_recording
+from socratic.tracing import holds
 
 
 class LogSpread(NamedTuple):
@@ -148,9 +148,9 @@ def _average(shares: Tensor, values: Tensor) -> Tensor:
 
 def _too_small_to_square(sums: Tensor) -> bool:
     """Whether a sum is so far below its region's best that float32 would lose its square."""
-    if sums.dtype == torch.float64 or not sums.numel() or is_recording(sums) or sums.device.type == "mps":
+    if sums.dtype == torch.float64 or not sums.numel() or sums.device.type == "mps":
         return False
-    return bool(sums.detach().amin() < torch.finfo(sums.dtype).tiny ** 0.5)
+    return not holds(sums, lambda: sums.detach().amin() >= torch.finfo(sums.dtype).tiny ** 0.5)
 
 
 def _to(state: LogSpread, dtype: torch.dtype) -> LogSpread:

@@ -17,6 +17,7 @@ Dirichlet's two terms the second is at most the first: where they cancel, the no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.inference.doubt import Doubt
+from socratic.inference.dropout import Dropout
 from socratic.inference.engine import MomentsOfRows
 from socratic.inference.layered.covariance import (
     Children,
@@ -38,6 +40,7 @@ from socratic.inference.layered.covariance import (
     variances,
 )
 from socratic.inference.layered.noise import Noise, noise_of
+from socratic.inference.layered.replay import replay
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.layered.values import LogValues, Products, sum_repetitions
 from socratic.inference.layered.walk import values_per_row, walk
@@ -120,24 +123,40 @@ class MomentAlgebra:
 class LayeredMoments:
     """Moments of the class roots; see :class:`~socratic.inference.engine.MomentPlan`."""
 
-    def __init__(self, circuit: Circuit, weights: Weights, doubt: Doubt, covariance: CovarianceKind) -> None:
-        self.circuit, self.weights, self.covariance = circuit, weights, covariance
-        self.algebra = MomentAlgebra(noise_of(circuit, doubt, weights.roots[0]), covariance)
-        self.peaks = self.algebra.peaks
+    def __init__(
+        self, circuit: Circuit, weights: Callable[[], Weights], doubt: Doubt, covariance: CovarianceKind
+    ) -> None:
+        self.circuit, self.weights, self.doubt, self.covariance = circuit, weights, doubt, covariance
+        self.peaks: list[Tensor] = []
         self.method: Method = "layered" if covariance == "exact" else covariance
         self.reason = EXACT_REASON if covariance == "exact" else f"{covariance=} was asked for"
         self.entries_per_row = values_per_row(circuit) + _covariances_per_row(circuit, covariance)
 
     def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
         """The moments, given those of uncertain leaves: (N, L, I) or (N, L, I, I)."""
+        found = None
+        if leaves is None and isinstance(self.doubt, Dropout):
+
+            def anew(rows: Tensor) -> tuple[Tensor, ...]:
+                return self._of_rows(self.circuit.weights(), rows, None)
+
+            found = replay(self.circuit, ("moments", self.doubt, self.covariance), rows, anew)
+        log_mean, relative, *peaks = self._of_rows(self.weights(), rows, leaves) if found is None else found
+        self.peaks += peaks
+        return MomentsOfRows(log_mean, relative)
+
+    def _of_rows(self, weights: Weights, rows: Tensor, leaves: Tensor | None) -> tuple[Tensor, ...]:
+        """Log-means, relative moments, and the largest variances met on the way."""
+        algebra = MomentAlgebra(noise_of(self.circuit, self.doubt, weights.roots[0]), self.covariance)
         mean = LogValues.rescale(self.circuit.leaves.log_density(rows))
         prior = leaf_covariance(leaves, matrix=self.covariance == "exact")
-        roots = walk(self.circuit, MomentState(*mean, prior), self.weights, self.algebra)
+        roots = walk(self.circuit, MomentState(*mean, prior), weights, algebra)
         if self.covariance == "exact":
             relative = as_matrix(roots.covariance, roots.log_value)[0]
         else:
             relative = variances(roots.covariance, roots.log_value)[0].t()
-        return MomentsOfRows(roots.mean.of_classes(rows.dtype), relative)
+        peaks = [torch.stack(algebra.peaks).amax()] if algebra.peaks else []
+        return roots.mean.of_classes(rows.dtype), relative, *peaks
 
 
 def leaf_covariance(leaves: Tensor | None, *, matrix: bool) -> Tensor | None:

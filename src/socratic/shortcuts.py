@@ -1,0 +1,41 @@
+"""Which shortcuts queries take on a CUDA GPU. Results are the same without them, to the accuracy of the type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+
+class Shortcuts(NamedTuple):
+    """What may be taken: nothing, unless it is asked for."""
+
+    graphs: bool = False
+
+
+_NONE = Shortcuts()
+_allowed: ContextVar[Shortcuts] = ContextVar("_allowed", default=_NONE)
+
+
+def allowed_shortcuts() -> Shortcuts:
+    """What may be taken here and now."""
+    return _allowed.get()
+
+
+@contextmanager
+def acceleration(*, graphs: bool = True) -> Iterator[None]:
+    """Decide which shortcuts the queries of this block of code take on a CUDA GPU; elsewhere there are none.
+
+    Parameters
+    ----------
+    graphs : bool
+        Record a query that comes again with rows of the same shape as a CUDA graph, and replay it from then on. Only
+        log-likelihoods and moments over dropout masks are recorded, of a :class:`~socratic.Circuit`, and only where
+        no gradients are. The recordings of a circuit hold at most 4 GB, or an eighth of the GPU's memory.
+    """
+    token = _allowed.set(Shortcuts(graphs))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
