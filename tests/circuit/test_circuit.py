@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 import socratic
 from socratic.families import Bernoulli, Categorical, Gaussian
@@ -124,6 +125,20 @@ def test_every_parameter_gets_a_gradient() -> None:
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
         assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler, about itself
+@torch.no_grad()
+def test_queries_are_traced_as_one_graph() -> None:
+    circuit, x = socratic.rat_spn(8, 3, n_sums=3, n_leaves=3, depth=2, n_repetitions=2), torch.randn(5, 8)
+
+    def moments(x: Tensor) -> Tensor:
+        return socratic.tdi(circuit, x, dropout=0.2).relative_covariance
+
+    for query in (circuit.log_likelihood, moments):
+        traced = torch.compile(query, fullgraph=True, backend="eager")
+        torch.testing.assert_close(traced(x), query(x))
 
 
 @pytest.mark.slow

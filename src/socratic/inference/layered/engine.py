@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,6 +40,9 @@ class LayeredEngine(Engine):
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit: Circuit = circuit
+        # Found when asked for, and not by cached_property, whose lock torch.compile cannot see through.
+        self._weights: Weights | None = None
+        self._plain: tuple[Weights, Step] | None = None
         leaves = circuit.leaves
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
         self.has_roots_alone = not circuit.inner_layers()
@@ -50,10 +53,12 @@ class LayeredEngine(Engine):
         regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
         self.entries_per_draw = 4 * regions + 8 * circuit.n_features
 
-    @cached_property
+    @property
     def weights(self) -> Weights:
         """The weights that the circuit has when they are first asked for: what is replayed has no need of them."""
-        return self.circuit.weights()
+        if self._weights is None:
+            self._weights = self.circuit.weights()
+        return self._weights
 
     @property
     def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
@@ -70,11 +75,12 @@ class LayeredEngine(Engine):
         return self._log_likelihood(rows, dtype) if replayed is None else replayed[0]
 
     def _log_likelihood(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        weights, step = self._weights_and_step
+        if self._plain is None:
+            self._plain = self._weights_and_step()
+        weights, step = self._plain
         density = self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype)
         return walk(self.circuit, LogValues.rescale(density), weights, LogAlgebra(step)).of_classes(dtype)
 
-    @cached_property
     def _weights_and_step(self) -> tuple[Weights, Step]:
         """Weights and the step for likelihoods.
 
