@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loading": {"errors", "circuit", "estimators"},
     "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading"},
     "scale": {*CORE, "tables", "estimators", "loading", "scoring"},
+    "export": {*CORE, "images", "uncertainty", "learning", "tables", "estimators"},
     # "": the package itself, for its version.
     "cli": {
         "",
@@ -52,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "loading",
         "scoring",
         "scale",
+        "export",
         "pages",
     },
 }

@@ -8,6 +8,7 @@ stay in a processor's cache, or are large enough to keep a GPU busy.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -67,6 +68,8 @@ def table_rows(entries_per_row: int) -> int:
 
 def gathered_at_a_time(n_rows: int, device: torch.device) -> int:
     """Children of the nodes of a graph to look at together, in that many rows."""
+    if torch.compiler.is_compiling():  # a compiler tiles by itself, and may not know the number of rows
+        return sys.maxsize
     return _GATHERED.fits(n_rows, device)
 
 
@@ -136,9 +139,9 @@ def _cut(
     budget: Budget, n_folds: int, n_rows: int, entry_bytes: int, device: torch.device
 ) -> list[tuple[slice, list[slice]]]:
     """Cut into pieces of as many rows as fit, and then of as many folds."""
-    rows, folds = n_rows, n_folds
-    if not torch.compiler.is_compiling():  # a compiler fuses and tiles by itself
-        rows = max(1, min(n_rows, budget.fits(entry_bytes, device)))
-        folds = max(1, min(n_folds, budget.fits(entry_bytes * rows, device)))
-    of_rows = [slice(row, min(row + rows, n_rows)) for row in range(0, max(n_rows, 1), max(rows, 1))]
-    return [(slice(fold, min(fold + folds, n_folds)), of_rows) for fold in range(0, n_folds, max(folds, 1))]
+    if torch.compiler.is_compiling():  # a compiler tiles by itself, and may not know the number of rows
+        return [(slice(0, n_folds), [slice(0, n_rows)])]
+    rows = max(1, min(n_rows, budget.fits(entry_bytes, device)))
+    folds = max(1, min(n_folds, budget.fits(entry_bytes * rows, device)))
+    of_rows = [slice(row, min(row + rows, n_rows)) for row in range(0, max(n_rows, 1), rows)]
+    return [(slice(fold, min(fold + folds, n_folds)), of_rows) for fold in range(0, n_folds, folds)]

@@ -25,6 +25,8 @@ import math
 import torch
 from torch import Tensor
 
+from socratic.tracing import is_exporting
+
 
 def finite_max(x: Tensor, dim: int = -2) -> Tensor:
     """Maximum over the nodes, kept, detached, and 0 where everything is minus infinity.
@@ -95,3 +97,28 @@ def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Ten
 def pair_sums(left: Tensor, right: Tensor) -> Tensor:
     """All sums of a left and a right value: (F, A, N), (F, B, N) -> (F, A * B, N)."""
     return (left.unsqueeze(-2) + right.unsqueeze(-3)).flatten(-3, -2)
+
+
+_SHIFT = 6
+"""Steps of the recurrences of both functions below, after which their series have eleven digits."""
+
+
+def log_gamma(x: Tensor) -> Tensor:
+    """log Gamma(x) of positive numbers; written out where a program is exported, since ONNX does not know it."""
+    if not is_exporting():
+        return torch.lgamma(x)
+    y = x + _SHIFT
+    square = 1.0 / (y * y)
+    series = (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))) / y
+    steps = sum(torch.log(x + step) for step in range(_SHIFT))
+    return (y - 0.5) * torch.log(y) - y + 0.5 * math.log(2.0 * math.pi) + series - steps
+
+
+def digamma(x: Tensor) -> Tensor:
+    """The derivative of :func:`log_gamma`, likewise."""
+    if not is_exporting():
+        return torch.digamma(x)
+    y = x + _SHIFT
+    square = 1.0 / (y * y)
+    series = square * (1.0 / 12.0 - square * (1.0 / 120.0 - square * (1.0 / 252.0 - square * (1.0 / 240.0))))
+    return torch.log(y) - 0.5 / y - series - sum(1.0 / (x + step) for step in range(_SHIFT))

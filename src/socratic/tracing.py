@@ -12,6 +12,11 @@ from torch import Tensor
 _presumed: ContextVar[list[Tensor] | None] = ContextVar("_presumed", default=None)
 
 
+def is_exporting() -> bool:
+    """Whether ``torch.export`` traces: for any number of rows, and with nothing that looks at values."""
+    return hasattr(torch.compiler, "is_exporting") and torch.compiler.is_exporting()
+
+
 def is_recording(x: Tensor) -> bool:
     """Whether operations are being traced or captured, so that values cannot be looked at."""
     return torch.compiler.is_compiling() or (x.is_cuda and torch.cuda.is_current_stream_capturing())

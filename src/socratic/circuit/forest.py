@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_FARTHEST = 1e6
+FARTHEST = 1e6
 """In deviations: beyond, squares would lose the digits in which cells differ."""
 
 
@@ -51,7 +51,7 @@ class Columns(NamedTuple):
         """Rows (N, V) as cells see them (N, 3 U + Y): which numbers are there, these, their squares; categories."""
         numbers = x[:, self.numbers]
         there = ~np.isnan(numbers)
-        numbers = np.where(there, numbers, 0.0).clip(-_FARTHEST, _FARTHEST)
+        numbers = np.where(there, numbers, 0.0).clip(-FARTHEST, FARTHEST)
         hot = np.zeros((len(x), len(self.rank)))
         for _, here, values in self._category_values(x):
             hot[here, values] = 1.0

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from socratic.cli.evaluate import evaluate
+from socratic.cli.export import export
 from socratic.cli.failures import INTERRUPTED, run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
@@ -47,6 +48,7 @@ app.command()(predict)
 app.command()(score)
 app.command()(evaluate)
 app.command()(info)
+app.command()(export)
 
 
 @app.command()

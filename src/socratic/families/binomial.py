@@ -24,7 +24,7 @@ from socratic.families.base import (
     log_or_impossible,
     not_whole,
 )
-from socratic.numerics import scale_dtype
+from socratic.numerics import log_gamma, scale_dtype
 
 _LARGEST_LOGIT = 100.0
 """In layered circuits: log-odds are multiplied by counts, and no digits are left beyond."""
@@ -151,4 +151,4 @@ class Binomial(ExponentialFamily):
 
     def _log_choose(self, k: Tensor) -> Tensor:
         n = k.new_full((), float(self.n_trials))
-        return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+        return log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1)

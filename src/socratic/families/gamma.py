@@ -12,7 +12,7 @@ from torch import Tensor
 
 from socratic.errors import check_number
 from socratic.families.base import MARGIN, Distribution, ExponentialFamily, Parameters, Plain, Scaling, column
-from socratic.numerics import scale_dtype
+from socratic.numerics import log_gamma, scale_dtype
 
 _SMALLEST = 1e-12
 _SMALLEST_EXCESS = 1e-6
@@ -101,7 +101,7 @@ class Gamma(ExponentialFamily):
         shape = self._shape(parameters).unsqueeze(-1).to(wide)
         log_rate = torch.log(shape) - parameters["log_mean"].unsqueeze(-1).to(wide)
         x = values.to(wide)
-        found = shape * log_rate - torch.lgamma(shape) + (shape - 1) * torch.log(x) - torch.exp(log_rate) * x
+        found = shape * log_rate - log_gamma(shape) + (shape - 1) * torch.log(x) - torch.exp(log_rate) * x
         return found.to(values.dtype)
 
     @property

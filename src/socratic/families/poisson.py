@@ -12,7 +12,7 @@ from torch import Tensor
 
 from socratic.errors import check_number
 from socratic.families.base import MARGIN, Distribution, ExponentialFamily, Parameters, Plain, column, not_whole
-from socratic.numerics import scale_dtype
+from socratic.numerics import log_gamma, scale_dtype
 
 _SMALLEST_RATE = 1e-12
 
@@ -100,4 +100,4 @@ class Poisson(ExponentialFamily):
 
 
 def _log_factorial(values: Tensor) -> Tensor:
-    return torch.lgamma(values.to(scale_dtype(values)) + 1)
+    return log_gamma(values.to(scale_dtype(values)) + 1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from socratic.circuit.forest import Forest, levels
 from socratic.inference.posterior import Posterior, entropy
@@ -15,6 +16,8 @@ from socratic.numerics import sqrt_or_zero
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 _TINY = 1e-300
+_LEAST = 1e-30
+"""The least probability. Float32 holds it, in which ONNX files keep such numbers."""
 
 
 class TreeAnswers(NamedTuple):
@@ -79,16 +82,39 @@ def tree_log_joint(forest: Forest, x: np.ndarray) -> np.ndarray:
     return found
 
 
-def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength: float) -> TreeAnswers:
-    """What each tree says of the classes of rows (N, V), the strength of a cell being ``prior_strength + worth n``."""
+class CellDoubt(NamedTuple):
+    """What is in doubt of the class probabilities of cells, whose rows are few.
+
+    Attributes
+    ----------
+    spread : ndarray (T, K, C)
+        Their variances.
+    expected : ndarray (T, K)
+        The expected entropy of a draw of them.
+    information : ndarray (T, K)
+        By how much the entropy of their means is more.
+    """
+
+    spread: np.ndarray
+    expected: np.ndarray
+    information: np.ndarray
+
+
+def cell_doubt(forest: Forest, *, worth: float, prior_strength: float) -> CellDoubt:
+    """Dirichlet distributions with the means ``class_share`` and the strengths ``prior_strength + worth n``."""
     from scipy.special import digamma
 
     share = forest.class_share
     strength = prior_strength + worth * forest.count
     spread = share * (1.0 - share) / (strength + 1.0)[:, :, None]
-    # The expected entropy of a draw from a Dirichlet distribution with the mean ``share``.
     expected = digamma(strength + 1.0) - (share * digamma(strength[:, :, None] * share + 1.0)).sum(2)
-    information = np.maximum(_entropy(share) - expected, 0.0)
+    return CellDoubt(spread, expected, np.maximum(_entropy(share) - expected, 0.0))
+
+
+def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength: float) -> TreeAnswers:
+    """What each tree says of the classes of rows (N, V), the strength of a cell being ``prior_strength + worth n``."""
+    share = forest.class_share
+    spread, expected, information = cell_doubt(forest, worth=worth, prior_strength=prior_strength)
     shape = (len(x), forest.n_trees)
     by_class = (*shape, forest.n_classes)
     found = TreeAnswers(np.empty(by_class), np.empty(by_class), np.empty(shape))
@@ -111,36 +137,37 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
 
 def forest_shares(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> np.ndarray:
     """Class probabilities (N, C): the trees' average, sharpened, under another class prior (C,)."""
-    return _sharpened(answers.shares.mean(1), forest, class_prior)
+    return sharpened(torch.as_tensor(answers.shares.mean(1)), forest, class_prior).numpy()
 
 
-def forest_posterior(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> Posterior:
+def forest_posterior(
+    forest: Forest, answers: TreeAnswers | tuple[Tensor, Tensor, Tensor], class_prior: np.ndarray
+) -> Posterior:
     """The class posterior over trees and over the class probabilities of their cells.
 
-    Sharpened to first order: the deviations are those of probabilities that vary a little.
+    Sharpened to first order: the deviations are those of probabilities that vary a little. The answers may be tensors.
     """
-    mean = answers.shares.mean(1)
-    sharp = _sharpened(mean, forest, class_prior)
-    centred = answers.shares - mean[:, None]
-    covariance = np.einsum("nti,ntj->nij", centred, centred) / forest.n_trees
-    each = np.arange(mean.shape[1])
-    covariance[:, each, each] += answers.variance.mean(1)
+    shares, of_cells, of_entropy = map(torch.as_tensor, answers)
+    mean = shares.mean(1)
+    sharp = sharpened(mean, forest, class_prior)
+    centred = shares - mean.unsqueeze(1)
+    covariance = centred.mT @ centred / forest.n_trees + torch.diag_embed(of_cells.mean(1))
     # d log p'_i = sharpness (d log p_i - sum_j p'_j d log p_j)
-    relative = 1.0 / np.maximum(mean, _TINY)
-    slope = forest.sharpness * sharp[:, :, None] * (np.eye(len(each)) - sharp[:, None, :]) * relative[:, None, :]
-    variance = np.einsum("nij,njk,nik->ni", slope, covariance, slope)
-    total = entropy(torch.as_tensor(sharp))
-    plain = entropy(torch.as_tensor(mean))
-    information = torch.minimum((plain - torch.as_tensor(answers.entropy.mean(1))).clamp_min(0.0), plain)
-    bound = torch.as_tensor(sharp * (1.0 - sharp))
-    std = sqrt_or_zero(torch.minimum(torch.as_tensor(variance), bound))
-    return Posterior(torch.as_tensor(sharp), std, total, information, None, "forest")
+    relative = 1.0 / mean.clamp_min(_LEAST)
+    change = torch.eye(mean.shape[1], dtype=mean.dtype) - sharp.unsqueeze(1)
+    slope = forest.sharpness * sharp.unsqueeze(2) * change * relative.unsqueeze(1)
+    variance = ((slope @ covariance) * slope).sum(2)
+    plain = entropy(mean)
+    information = torch.minimum((plain - of_entropy.mean(1)).clamp_min(0.0), plain)
+    std = sqrt_or_zero(torch.minimum(variance, sharp * (1.0 - sharp)))
+    return Posterior(sharp, std, entropy(sharp), information, None, "forest")
 
 
-def _sharpened(mean: np.ndarray, forest: Forest, class_prior: np.ndarray) -> np.ndarray:
-    powers = np.maximum(mean, _TINY) ** forest.sharpness
-    powers = powers * (class_prior / np.maximum(forest.class_prior, _TINY))
-    return powers / powers.sum(1, keepdims=True)
+def sharpened(mean: Tensor, forest: Forest, class_prior: np.ndarray) -> Tensor:
+    """The averaged class probabilities (N, C), raised to the forest's power, under another class prior (C,)."""
+    ratio = torch.as_tensor(class_prior / np.maximum(forest.class_prior, _TINY))
+    powers = mean.clamp_min(_LEAST) ** forest.sharpness * ratio
+    return powers / powers.sum(1, keepdim=True)
 
 
 def _entropy(probabilities: np.ndarray) -> np.ndarray:
@@ -158,9 +185,15 @@ def _log_terms(forest: Forest, x: np.ndarray) -> Iterator[tuple[slice, int, np.n
         statistics = forest.columns.statistics(x[rows])
         consistent = consistent_cells(forest, x[rows])
         for tree in range(forest.n_trees):
-            mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
-            constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
-            table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # no row is there
-            natural = np.concatenate([constant, mean / variance, -0.5 / variance, table], 1)  # (K, 3 U + Y)
-            terms = statistics @ natural.T + np.log(np.maximum(count, _TINY) / count.sum())
+            natural, log_weight = cell_parameters(forest, tree)
+            terms = statistics @ natural.T + log_weight
             yield rows, tree, np.where(consistent[tree].T, terms, -np.inf)
+
+
+def cell_parameters(forest: Forest, tree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Natural parameters (K, 3 U + Y) of the cells of a tree, for the statistics of rows, and log-weights (K,)."""
+    mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
+    constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
+    table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # no row is there
+    natural = np.concatenate([constant, mean / variance, -0.5 / variance, table], 1)
+    return natural, np.log(np.maximum(count, _TINY) / count.sum())

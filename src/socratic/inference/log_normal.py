@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -11,9 +12,13 @@ from socratic.inference.points import covariance_root, uniform_points
 from socratic.inference.posterior import Posterior, entropy
 from socratic.memory import points_at_a_time
 from socratic.numerics import scale_dtype, sqrt_or_zero
+from socratic.tracing import is_exporting
 
 N_POINTS = 256
 """Points of the quadrature, half of them mirror images of the others."""
+
+_LEAST = 1e-30
+"""Variances below this are none. Float32 holds it, in which ONNX files keep such numbers."""
 
 
 def log_normal_posterior(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method: str) -> Posterior:
@@ -31,12 +36,21 @@ def log_normal_posterior(log_mean: Tensor, covariance: Tensor, log_prior: Tensor
     """
     wide = scale_dtype(log_mean)
     log_mean, covariance = log_mean.to(wide), covariance.to(wide)
+    if is_exporting():
+        return _quadrature(log_mean, covariance, log_prior, method)
     size = points_at_a_time(N_POINTS * log_mean.shape[1], log_mean.device)
     parts = [
         _quadrature(log_mean[first : first + size], covariance[first : first + size], log_prior, method)
         for first in range(0, max(len(log_mean), 1), size)
     ]
     return Posterior.concatenate(parts)
+
+
+@lru_cache(maxsize=8)
+def normal_points(n_classes: int) -> tuple[Tensor, Tensor]:
+    """Points (P, C) of a standard normal distribution, in float64, and which move each takes (P,), of 2 C."""
+    towards = torch.randperm(N_POINTS, generator=torch.Generator().manual_seed(0)) % (2 * n_classes)
+    return torch.special.ndtri(uniform_points(N_POINTS, n_classes)), towards
 
 
 def _quadrature(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method: str) -> Posterior:
@@ -82,18 +96,20 @@ def _points(log_joint: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     variance_of_best = variance.gather(1, best)
     of_difference = variance - 2.0 * of_best + variance_of_best
     gap = (top - typical.detach()).nan_to_num(0.0, posinf=0.0)  # there is no way to a class that is dead
-    how_far = (gap / of_difference.detach().clamp_min(torch.finfo(gap.dtype).tiny)).clamp(0.0, 1.0)  # t
+    how_far = (gap / of_difference.detach().clamp_min(_LEAST)).clamp(0.0, 1.0)  # t
 
-    normal = torch.special.ndtri(uniform_points(N_POINTS, n_classes)).to(covariance)  # (P, C)
+    normal, towards = normal_points(n_classes)
+    normal = normal.to(covariance)
     moves = how_far.unsqueeze(-1) * (covariance - of_best.unsqueeze(1))  # (N, C, C): a row for each class
-    towards = torch.randperm(N_POINTS, generator=torch.Generator().manual_seed(0)) % (2 * n_classes)
     moved = (towards < n_classes).to(moves).unsqueeze(-1) * moves[:, towards % n_classes]
     change = normal @ covariance_root(covariance).mT - 0.5 * variance.unsqueeze(1) + moved
 
     difference = change - change.gather(2, best.unsqueeze(1).expand(-1, N_POINTS, 1))
     norm = 0.5 * how_far * (variance_of_best - variance + how_far * of_difference)
     towards_classes = torch.logsumexp(how_far.unsqueeze(1) * difference - norm.unsqueeze(1), -1) - math.log(n_classes)
-    weight = torch.softmax(-torch.logaddexp(towards_classes, torch.zeros_like(towards_classes)), dim=1)
+    # Not logaddexp, which ONNX would take apart into exponentials that overflow.
+    either = towards_classes.clamp_min(0.0) + torch.log1p(torch.exp(-towards_classes.abs()))
+    weight = torch.softmax(-either, dim=1)
     return change, weight.unsqueeze(-1)
 
 

@@ -124,7 +124,7 @@ def class_moments(
     warn_of_saturation(plan.peaks, rows, engine.kind, doubt.remedy, stacklevel=stacklevel)
     return Moments(
         found.log_mean,
-        _class_matrix(plan.method, found.relative),
+        class_matrix(plan.method, found.relative),
         doubt,
         covariance,
         plan.method,
@@ -193,7 +193,7 @@ def _evaluate(plan: MomentPlan, rows: Tensor, leaves: LeafUncertainty, chunk_siz
     return MomentsOfRows(torch.cat(log_mean), torch.cat(relative), None if upper[0] is None else torch.cat(upper))
 
 
-def _class_matrix(method: Method, relative: Tensor) -> Tensor:
+def class_matrix(method: Method, relative: Tensor) -> Tensor:
     """Relative covariance of the class roots (N, C, C), symmetric to the last digit, from what is known of it."""
     if relative.ndim == 3:
         return 0.5 * (relative + relative.mT)

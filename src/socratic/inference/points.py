@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from socratic.numerics import scale_dtype, sqrt_or_zero
-from socratic.tracing import is_recording
+from socratic.tracing import is_exporting, is_recording
 
 _MAX_SOBOL_DIMENSIONS = 21_201
 """The most that torch has a sequence for."""
@@ -59,6 +59,8 @@ def covariance_root(covariance: Tensor) -> Tensor:
     rounding = torch.diag_embed(
         (_ROUNDING * torch.finfo(covariance.dtype).eps * largest + _JITTER).expand_as(wide[..., 0])
     )
+    if is_exporting():
+        return rotation.mT @ _cholesky(rotated + rounding)
     factor, failed = torch.linalg.cholesky_ex(rotated + rounding)
     if not is_recording(covariance) and bool(failed.any()):
         # Rounding has left a negative eigenvalue beyond what was added: add as much as it takes.
@@ -68,3 +70,16 @@ def covariance_root(covariance: Tensor) -> Tensor:
         safe = torch.where((lost > 0)[..., None, None], alone, safe)
         factor = torch.where((failed > 0)[..., None, None], safe, factor)
     return rotation.mT @ factor
+
+
+def _cholesky(matrix: Tensor) -> Tensor:
+    """The lower factor of matrices (..., C, C), written out; a pivot that rounding made negative counts as 0."""
+    rows = torch.arange(matrix.shape[-1], device=matrix.device)
+    columns = []
+    for place in range(matrix.shape[-1]):
+        pivot = matrix[..., place, place].unsqueeze(-1)
+        below = (rows >= place) & (pivot > 0)
+        column = torch.where(below, matrix[..., place] / sqrt_or_zero(pivot).clamp_min(_JITTER), 0.0)
+        matrix = matrix - column.unsqueeze(-1) * column.unsqueeze(-2)
+        columns.append(column)
+    return torch.stack(columns, dim=-1)

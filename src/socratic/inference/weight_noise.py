@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.numerics import digamma
+
 _SMALL = 0.1
 """Relative variance up to which a series has all digits."""
 
@@ -18,4 +20,4 @@ def log_noise(relative: Tensor) -> Tensor:
     """
     small, large = relative.clamp(0.0, _SMALL), relative.clamp_min(_SMALL)
     series = small * (1.0 - small / 6.0 + small**3 / 60.0)
-    return torch.where(relative < _SMALL, series, 2.0 * (torch.digamma(1.0 + 1.0 / large) + torch.log(large)))
+    return torch.where(relative < _SMALL, series, 2.0 * (digamma(1.0 + 1.0 / large) + torch.log(large)))

@@ -12,9 +12,11 @@ from socratic.tables.column import Bend, Column
 
 _DIGITS = 20
 """Binary places that standardised values are rounded to."""
+ROUNDED_TO = 2.0**-_DIGITS
+"""What they are multiples of."""
 _MOST_UNSEEN = 0.5
 """Probability of values that were not seen, at most."""
-_SAME = 1e-6
+SAME = 1e-6
 """A constant that differs by this share of itself was rounded otherwise."""
 _LEAST_GAIN, _LEAST_TOTAL = 0.1, 5.0
 """Nats by which a normal distribution of bent numbers must be more likely: for each of them, and for all."""
@@ -126,5 +128,5 @@ def absent(column: Column, codes: np.ndarray) -> np.ndarray:
         places = np.where(np.isfinite(codes), codes, 0.0).astype(np.int64)
         return np.isinf(codes) | (np.isfinite(codes) & ~known[places])
     if column.constant:
-        return np.abs(codes - column.mean) > _SAME * abs(column.mean)
+        return np.abs(codes - column.mean) > SAME * abs(column.mean)
     return np.isinf(codes)

@@ -194,7 +194,8 @@ def less_variance(covariance: Tensor, variance: Tensor) -> Tensor:
     if covariance.ndim == 3:
         return (covariance - variance).clamp_min(0.0)
     own = (variances(covariance, covariance) - variance).clamp_min(0.0)
-    return torch.diagonal_scatter(covariance, own.mT, dim1=-2, dim2=-1)
+    diagonal = torch.eye(covariance.shape[-1], dtype=torch.bool, device=covariance.device)
+    return torch.where(diagonal, own.mT.unsqueeze(-1), covariance)
 
 
 def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: Scratch) -> Tensor:

@@ -22,6 +22,7 @@ from socratic.draws import draw_dropped
 from socratic.inference.layered.values import Products
 from socratic.memory import Scratch, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
+from socratic.tracing import is_exporting
 
 
 def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
@@ -46,8 +47,11 @@ def log_sums_with_zeros(weights: Tensor, products: Products) -> Tensor:
     """The same where weights may be 0, as those of dropped children are.
 
     Products are exponentiated relative to the best one. When its weight is 0, what is left can underflow although
-    the sum is positive: such sums are computed again, relative to their own best term.
+    the sum is positive: such sums are computed again, relative to their own best term; all of them, where it cannot be
+    looked at which they are.
     """
+    if is_exporting():
+        return _log_sums_by_term(weights, products)
     sums = sum_products(weights, *products.exp())
     lost = sums < torch.finfo(sums.dtype).tiny / torch.finfo(sums.dtype).eps
     if not bool(lost.any()):
@@ -59,6 +63,14 @@ def log_sums_with_zeros(weights: Tensor, products: Products) -> Tensor:
         terms = products.log_terms(log_weights, fold, node, row)  # (M, K)
         found[fold, node, row] = logsumexp_or_dead(terms, dim=1).squeeze(1)
     return found
+
+
+def _log_sums_by_term(weights: Tensor, products: Products) -> Tensor:
+    """The same, each sum relative to its own best term."""
+    log_weights = log_or_dead(weights).unsqueeze(-1)  # (F, S, K, 1)
+    terms = products.left if products.right is None else pair_sums(products.left, products.right)
+    sums = [logsumexp_or_dead(log_weights[:, node] + terms, dim=1) for node in range(weights.shape[1])]
+    return torch.cat(sums, dim=1)
 
 
 def log_sums_of_kept(weights: Tensor, products: Products, rate: float, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,52 @@
+"""``socratic export``: a model as an ONNX file, with the encoding of rows beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from socratic.cli.failures import UserError
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="OUT.onnx", help="File to write; the encoding goes to OUT.json.")
+    ],
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--give", metavar="NAME", help="An output, such as probabilities; by default all. Repeatable."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+) -> None:
+    """Write what a model computes from encoded rows as an ONNX file, and how rows are encoded as JSON beside it.
+
+    The outputs are probabilities, log_likelihood, mean, std, entropy, mutual_information and p_value, as far as the
+    model has them. The number of rows is free.
+    """
+    from socratic.cli.parsing import check_writable
+
+    if output.suffix != ".onnx":
+        raise UserError(f"{output} must end in .onnx")
+    check_writable(output, model)
+    check_writable(output.with_suffix(".json"), model)
+    from socratic.cli.console import waiting
+    from socratic.cli.scoring import load_model
+    from socratic.errors import MissingExtraError
+    from socratic.export import export_onnx
+    from socratic.export.models import exported
+
+    with waiting("reading the model", quiet):
+        loaded = load_model(model, "cpu")
+    try:
+        chosen = exported(loaded).choose(outputs)
+        with waiting("recording what it computes", quiet):
+            beside = export_onnx(loaded, output, chosen.names)
+    except (MissingExtraError, ValueError) as error:
+        raise UserError(str(error)) from error
+    if not quiet:
+        print(f"{', '.join(chosen.names)} written to {output}, the encoding of rows to {beside}")
+        for name, reason in chosen.refused.items():
+            print(f"not {name}: {reason}")
