@@ -21,8 +21,10 @@ from benchmarks.run import DROPOUT, PAPER_SIZE, machine
 from benchmarks.timing import peak_memory_mb
 
 SHORTCUTS: dict[str, dict[str, bool]] = {
-    "plain PyTorch": {"graphs": False},
-    "graphs": {"graphs": True},
+    "plain PyTorch": {"graphs": False, "kernels": False},
+    "graphs": {"graphs": True, "kernels": False},
+    "kernels": {"graphs": False, "kernels": True},
+    "both": {"graphs": True, "kernels": True},
 }
 QUERIES: dict[str, Callable[[socratic.Circuit, Tensor], Tensor]] = {
     "forward": lambda circuit, x: circuit.log_likelihood(x),
@@ -62,7 +64,7 @@ def lines(n_features: int, batches: list[int]) -> list[str]:
     for name, query in QUERIES.items():
         for batch in batches:
             x = torch.randn(batch, n_features, device="cuda")
-            with socratic.acceleration(graphs=False):
+            with socratic.acceleration(graphs=False, kernels=False):
                 exact = query(wide, x[:64].double())
             cells = []
             for allowed in SHORTCUTS.values():

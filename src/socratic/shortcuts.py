@@ -12,6 +12,7 @@ class Shortcuts(NamedTuple):
     """What may be taken: nothing, unless it is asked for."""
 
     graphs: bool = False
+    kernels: bool = False
 
 
 _NONE = Shortcuts()
@@ -24,7 +25,7 @@ def allowed_shortcuts() -> Shortcuts:
 
 
 @contextmanager
-def acceleration(*, graphs: bool = True) -> Iterator[None]:
+def acceleration(*, graphs: bool = True, kernels: bool = True) -> Iterator[None]:
     """Decide which shortcuts the queries of this block of code take on a CUDA GPU; elsewhere there are none.
 
     Parameters
@@ -33,8 +34,11 @@ def acceleration(*, graphs: bool = True) -> Iterator[None]:
         Record a query that comes again with rows of the same shape as a CUDA graph, and replay it from then on. Only
         log-likelihoods and moments over dropout masks are recorded, of a :class:`~socratic.Circuit`, and only where
         no gradients are. The recordings of a circuit hold at most 4 GB, or an eighth of the GPU's memory.
+    kernels : bool
+        Take the sums of log-likelihoods by a kernel of this library, in float32 and where no gradients are recorded.
+        It needs Triton, which comes with torch for CUDA.
     """
-    token = _allowed.set(Shortcuts(graphs))
+    token = _allowed.set(Shortcuts(graphs, kernels))
     try:
         yield
     finally:

@@ -127,7 +127,7 @@ def test_parameters_are_known_by_their_places() -> None:
 
 def test_a_cpu_records_nothing() -> None:
     circuit = small_circuit()
-    with torch.no_grad(), socratic.acceleration(graphs=True):
+    with torch.no_grad(), socratic.acceleration(graphs=True, kernels=False):
         for _ in range(3):
             assert replay(circuit, "q", torch.zeros(2, 8), doubled) is None
     assert circuit not in replay_module._of_circuit
@@ -157,7 +157,7 @@ def recorded(circuit: Circuit) -> Recordings:
 
 @pytest.fixture
 def accelerated() -> Iterator[None]:
-    with socratic.acceleration(graphs=True):
+    with socratic.acceleration(graphs=True, kernels=False):
         yield
 
 
@@ -186,7 +186,7 @@ def independent_moments(circuit: Circuit, rows: Tensor) -> Tensor:
 
 
 def plainly(query: Callable[[Circuit, Tensor], Tensor], circuit: Circuit, rows: Tensor) -> Tensor:
-    with socratic.acceleration(graphs=False):
+    with socratic.acceleration(graphs=False, kernels=False):
         return query(circuit, rows)
 
 
@@ -303,7 +303,7 @@ def test_saturation_is_warned_about_in_replays() -> None:
 @torch.no_grad()
 def test_switched_off_nothing_is_recorded() -> None:
     circuit, rows = gpu_circuit(), gpu_rows(5)
-    with socratic.acceleration(graphs=False):
+    with socratic.acceleration(graphs=False, kernels=False):
         for _ in range(3):
             circuit.log_likelihood(rows)
     with torch.autocast("cuda"):
@@ -347,7 +347,7 @@ def test_threads_and_streams_do_not_disturb_each_other() -> None:
     wrong: list[int] = []
 
     def work(seed: int) -> None:
-        with torch.no_grad(), socratic.acceleration(graphs=True), torch.cuda.stream(torch.cuda.Stream()):
+        with torch.no_grad(), socratic.acceleration(graphs=True, kernels=False), torch.cuda.stream(torch.cuda.Stream()):
             rows = gpu_rows(50, seed)
             for _ in range(50):
                 if not torch.equal(circuit.log_likelihood(rows), expected[seed]):

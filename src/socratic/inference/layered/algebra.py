@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from socratic.circuit.layers import SumProductLayer
+from socratic.inference.layered.fused import can_fuse, log_sum_layer
 from socratic.inference.layered.sum_product import log_sums
 from socratic.inference.layered.values import LogValues, Products, sum_repetitions
 
@@ -39,6 +40,8 @@ class LogAlgebra:
         self, layer: SumProductLayer, weights: Tensor, left: LogValues, right: LogValues | None, *, root: bool
     ) -> LogValues:
         """Log-values of the sums of one layer."""
-        products = Products.of(layer, left, right)
         step = self.root_step if root else self.step
+        if step is log_sums and layer.all_pairs and right is not None and can_fuse(weights, left, right):
+            return log_sum_layer(weights, left, right)
+        products = Products.of(layer, left, right)
         return LogValues.rescale(step(weights, products), products.log_scale)
