@@ -152,3 +152,16 @@ def test_one_row_a_class_and_rows_that_are_all_alike() -> None:
     forest = grow_forest(x, np.array([0, 0, 1, 1]), [Gaussian()] * 2, 2, n_trees=4)
     shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
     assert np.isfinite(shares).all()
+
+
+def test_a_column_that_no_tree_looks_at_makes_no_difference() -> None:
+    x, y = table(missing=0.0)
+    x[:, 1] = np.nan
+    forest = grow_forest(x, y, FAMILIES, 3, n_trees=5, most_cells=12, seed=1)
+    assert forest.split_columns.tolist() == [0, 2]
+    joint = np.exp(tree_log_joint(forest, x))
+    shares = joint / joint.sum(2, keepdims=True)
+    for column in (np.nan, 2.0):
+        x[:, 1] = column
+        found = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+        np.testing.assert_allclose(found.shares, shares, rtol=1e-9)

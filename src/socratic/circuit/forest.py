@@ -126,6 +126,11 @@ class Forest:
         """Classes, C."""
         return self.class_share.shape[2]
 
+    @property
+    def split_columns(self) -> np.ndarray:
+        """Numbers of the columns that some tree looks at, ascending."""
+        return np.unique(self.feature[(self.cell < 0) & (self.left != self.right)])
+
     def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data for a model file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -118,7 +118,7 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
     shape = (len(x), forest.n_trees)
     by_class = (*shape, forest.n_classes)
     found = TreeAnswers(np.empty(by_class), np.empty(by_class), np.empty(shape))
-    missing = np.isnan(x).any(1)
+    missing = np.isnan(x[:, forest.split_columns]).any(1)  # others make no difference to the cell
     whole, some = np.flatnonzero(~missing), np.flatnonzero(missing)
     if len(whole):
         cells = cells_of(forest, x[whole])
