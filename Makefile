@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test coverage test-slow lint graphviz benchmark results clean
+.PHONY: demo test coverage test-slow lint graphviz java benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,13 +28,17 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Pictures are rendered by Graphviz's program; where it cannot be installed, the tests that need it are skipped.
-graphviz: APT := $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
+# Pictures are rendered by Graphviz's program, and Spark runs on Java; where they cannot be installed, the tests that
+# need them are skipped. $(call installed,PROGRAM,PACKAGE)
+APT = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
+installed = command -v $(1) > /dev/null \
+	|| $(APT) install --no-install-recommends $(2) > /dev/null 2>&1 \
+	|| { $(APT) update && $(APT) install --no-install-recommends $(2); } > /dev/null 2>&1 \
+	|| echo "$(2) could not be installed: tests that need it will be skipped"
 graphviz:
-	@command -v dot > /dev/null \
-	|| $(APT) install --no-install-recommends graphviz > /dev/null 2>&1 \
-	|| { $(APT) update && $(APT) install --no-install-recommends graphviz; } > /dev/null 2>&1 \
-	|| echo "Graphviz could not be installed: tests that render pictures will be skipped"
+	@$(call installed,dot,graphviz)
+java:
+	@$(call installed,java,default-jre-headless)
 
 test: lint graphviz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2
@@ -43,7 +47,7 @@ test: lint graphviz
 coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
-test-slow: $(VENV)/.installed
+test-slow: $(VENV)/.installed graphviz java
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks

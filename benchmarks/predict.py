@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,20 +23,21 @@ N_TRAINING = 5_000
 
 
 class Cost(NamedTuple):
-    """Seconds of a program."""
+    """Seconds of a program, and the most memory that it had, in bytes."""
 
     wall: float
     process: float
+    memory: float
 
 
-def make_table(n_rows: int, seed: int) -> Any:
-    """Numbers, counts, text and booleans in an Arrow table, a twentieth of the numbers missing, and two classes."""
+def make_table(n_rows: int, seed: int, n_numbers: int = 6) -> Any:
+    """An id, numbers, counts, text and booleans, a twentieth of the numbers missing, and two classes."""
     import pyarrow as pa
 
     rng = np.random.default_rng(seed)
     label = rng.integers(2, size=n_rows)
     columns: dict[str, Any] = {"id": np.arange(n_rows)}
-    for place in range(6):
+    for place in range(n_numbers):
         numbers = np.round(rng.normal(place * label, 1.0 + place / 4), 4)
         columns[f"number{place}"] = pa.array(numbers, mask=rng.random(n_rows) < 0.05)
     columns["count"] = rng.poisson(2 + label)
@@ -47,17 +49,23 @@ def make_table(n_rows: int, seed: int) -> Any:
     return pa.table(columns)
 
 
-def run_program(checkout: Path, *arguments: object) -> Cost:
-    """Run the program of a checkout."""
+def run_programs(checkout: Path, *commands: Sequence[object]) -> list[Cost]:
+    """Run the program of a checkout, as often as there are commands, at once."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    command = [sys.executable, "-m", "socratic.cli", *map(str, arguments)]
+    program = [sys.executable, "-m", "socratic.cli"]
     start = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - start
-    if status:
-        raise RuntimeError(f"{' '.join(command)} failed")
-    return Cost(wall, usage.ru_utime + usage.ru_stime)
+    processes = [
+        subprocess.Popen([*program, *map(str, command)], env=environment, stdout=subprocess.DEVNULL)
+        for command in commands
+    ]
+    costs = []
+    for process in processes:
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise RuntimeError(f"{process.args!r} failed")
+        memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        costs.append(Cost(time.perf_counter() - start, usage.ru_utime + usage.ru_stime, memory))
+    return costs
 
 
 def main() -> None:
@@ -79,13 +87,13 @@ def main() -> None:
         csv.write_csv(data, folder / "data.csv")
         parquet.write_table(data, folder / "data.parquet")
         fit = ["fit", folder / "train.csv", "--target", "outcome", "--drop", "id", "-o", folder / "model", "-q"]
-        run_program(next(iter(checkouts.values())), *fit)
+        run_programs(next(iter(checkouts.values())), fit)
         for suffix in ("csv", "parquet"):
             costs: dict[str, list[Cost]] = {which: [] for which in checkouts}
             for _ in range(options.repeats):
                 for which, checkout in checkouts.items():
                     files = [folder / "model", folder / f"data.{suffix}", "-o", folder / f"{which}.{suffix}"]
-                    costs[which].append(run_program(checkout, "predict", *files, "--jobs", options.jobs))
+                    costs[which] += run_programs(checkout, ["predict", *files, "--jobs", options.jobs])
             _report(suffix, options.rows, costs)
 
 

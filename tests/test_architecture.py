@@ -118,6 +118,12 @@ def test_other_libraries_are_imported_only_when_used() -> None:
     assert output.strip() == "[]"
 
 
+def test_clusters_are_imported_only_when_used() -> None:
+    code = "import sys, socratic.scale; print(sorted({'dask', 'distributed', 'ray', 'pyspark'} & set(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
 def test_graphviz_is_imported_only_when_used() -> None:
     code = "import sys, socratic.drawing; print('graphviz' in sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -78,6 +78,8 @@ def test_other_mistakes_are_one_line(run: Run, folder: Path, data: Path, tmp_pat
     assert "0.csv is damaged or no model file" in assert_one_line(run("score", data / "0.csv", data, "-o", out))
     assert "there are no tables" in assert_one_line(run("score", folder / "model", tmp_path / "none", "-o", out))
     assert "lie within each other" in assert_one_line(run("score", folder / "model", data, "-o", data / "out"))
+    line = assert_one_line(run("score", folder / "model", data, "-o", out, "--engine", "slurm"))
+    assert "engine must be one of 'local', 'dask', 'ray', 'spark'; got 'slurm'" in line
     line = assert_one_line(run("score", folder / "model", data, "-o", out, "--device", "warp"))
     assert "--device warp is not available here" in line
 

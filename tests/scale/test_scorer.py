@@ -25,6 +25,9 @@ def test_it_adds_the_columns_of_answers(models: Path, monkeypatch: pytest.Monkey
     assert found.schema.names == [*rows.schema.names, *added]
     assert added[:2] == ["my_label", "my_probability"]
     assert added[-1] == "my_p(yes)"
+    assert scorer.schema().equals(found.select(added).schema)
+    full = ModelScorer.of(models / "model")
+    assert full.schema().equals(full(rows).select(full.load().added(full.columns)).schema)
     expected = load(models / "model").predict(table(50, 0)[["age", "colour"]])
     assert found.column("my_label").to_pylist() == expected.tolist()
     monkeypatch.setattr("socratic.tables.reading.CHUNK_ROWS", 7)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from socratic.errors import DataFileError
-from socratic.tables import reading
+from socratic.tables import reading, writing
 from socratic.tables.reading import open_source
 from socratic.tables.writing import open_sink
 
@@ -108,3 +108,15 @@ def test_parquet_keeps_types_and_metadata(tmp_path: Path) -> None:
     assert found.drop(["p"]).equals(table)
     assert found.schema.metadata[b"made"] == b"here"
     assert (tmp_path / "out.csv").read_text() == "n,t,f,p\n1,x,0.1,0.25\n,,2.0,0.5\n3,z,,0.75\n"
+
+
+def test_small_batches_become_large_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import parquet
+
+    monkeypatch.setattr(writing, "_GROUP_ROWS", 10)
+    with open_sink(tmp_path / "out.parquet", frozenset()) as sink:
+        for start in range(0, 28, 4):
+            sink.write(pa.record_batch({"n": range(start, start + 4)}), pa.record_batch({"more": [0.5] * 4}))
+    file = parquet.ParquetFile(tmp_path / "out.parquet")
+    assert [file.metadata.row_group(place).num_rows for place in range(3)] == [12, 12, 4]
+    assert file.read().column("n").to_pylist() == list(range(28))

@@ -33,6 +33,9 @@ def score(
         str,
         typer.Option(metavar="I/N", help="Score part I of N of the files, such as 2/8; the parts may run at once."),
     ] = "1/1",
+    engine: Annotated[
+        str, typer.Option(metavar="ENGINE", help="What shares out the files: local (this process), dask, ray or spark.")
+    ] = "local",
     rescore: Annotated[
         bool,
         typer.Option("--rescore", help="Replace answers of another model, or of tables that have changed since."),
@@ -67,7 +70,7 @@ def score(
     with library_errors():
         scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device, n_threads=jobs)
         watch = None if quiet else _watched
-        summary = score_files(scorer, dataset, output, shard=part, rescore=rescore, watch=watch)
+        summary = score_files(scorer, dataset, output, shard=part, rescore=rescore, engine=engine, watch=watch)
     _report(summary, scorer.load().model, output, quiet)
 
 

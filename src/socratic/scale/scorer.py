@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -12,13 +14,13 @@ from socratic.estimators.building import choose_device, threads
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.loading import load
 from socratic.scale.places import Place, PlaceLike
-from socratic.scoring import Columns, Scorer, scorer_of
+from socratic.scoring import REASONS_COLUMN, Columns, Scorer, scorer_of
 from socratic.tables import reading
 from socratic.tables.batches import import_pyarrow
 
 _loaded: dict[tuple[str, str], CircuitClassifierBase] = {}
 """The model that was applied last, by its checksum and device."""
-_lock = Lock()
+_loading, _computing = Lock(), Lock()
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class ModelScorer:
     def load(self) -> Scorer:
         """A scorer of the model, which this process reads once."""
         key = (self.checksum, self.device)
-        with _lock:
+        with _loading:
             if key not in _loaded:
                 _loaded.clear()
                 _loaded[key] = self._read()
@@ -73,11 +75,29 @@ class ModelScorer:
         scorer = self.load()
         scorer.check_names(self.columns, rows.schema.names, "the table")
         batches = rows.combine_chunks().to_batches(reading.CHUNK_ROWS)
-        with threads(self.n_threads):
+        with self.computing():
             added = [scorer(batch, columns=self.columns) for batch in batches]
         for name, column in zip(scorer.added(self.columns), pa.Table.from_batches(added).columns, strict=True):
             rows = rows.append_column(name, column)
         return rows
+
+    def schema(self) -> Any:
+        """The names and types of the columns that are added, a ``pyarrow.Schema``."""
+        pa = import_pyarrow()
+        scorer = self.load()
+        prefix = self.columns.prefix
+        types = {
+            f"{prefix}label": pa.array(scorer.model.classes_.tolist()).type,
+            self.columns.verdict: pa.string(),
+            f"{prefix}{REASONS_COLUMN}": pa.string(),
+        }
+        return pa.schema([(name, types.get(name, pa.float64())) for name in scorer.added(self.columns)])
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """While rows are scored: alone in this process, whose number of threads is one for all."""
+        with _computing, threads(self.n_threads):
+            yield
 
     def _read(self) -> CircuitClassifierBase:
         with self.model.for_reading() as path:

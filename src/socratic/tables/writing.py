@@ -13,6 +13,9 @@ from socratic.files import replacing
 from socratic.tables.batches import import_pyarrow, is_text, numbers
 from socratic.tables.reading import suffix_of
 
+_GROUP_ROWS = 50_000
+"""Rows of a group of a Parquet file, at least: many small ones are slow to read."""
+
 
 class Sink(ABC):
     """A table that is being written."""
@@ -77,6 +80,7 @@ class ParquetSink(Sink):
         self._draft, self._numeric = draft, numeric
         self._writer: Any = None
         self._n_rows = 0
+        self._waiting: list[Any] = []
 
     def write(self, rows: Any, added: Any) -> None:
         """Append the rows of a batch, with the columns of another one."""
@@ -89,13 +93,21 @@ class ParquetSink(Sink):
         batch = pa.RecordBatch.from_arrays(columns, schema=fields.with_metadata(rows.schema.metadata))
         if self._writer is None:
             self._writer = parquet.ParquetWriter(self._draft, batch.schema)
-        self._writer.write_batch(batch)
+        self._waiting.append(batch)
         self._n_rows += rows.num_rows
+        if sum(each.num_rows for each in self._waiting) >= _GROUP_ROWS:
+            self._write_group()
 
     def close(self) -> None:
         """Finish the file."""
         if self._writer is not None:
+            self._write_group()
             self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(import_pyarrow().Table.from_batches(self._waiting))
+            self._waiting = []
 
     def _typed(self, column: Any, name: str) -> Any:
         pa = import_pyarrow()

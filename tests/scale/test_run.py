@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from socratic.scale import Columns, FileScorer, InputFile, ModelScorer, Place, score_files
-from socratic.scale.files import Watch
+from socratic.scale.run import Watch
 from tests.scale.conftest import contents, table, write_tables
 
 
