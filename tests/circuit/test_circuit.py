@@ -171,3 +171,18 @@ def test_layers_may_have_different_numbers_of_sums_and_regions_a_single_child() 
         socratic.Circuit(graph, n_classes=2, n_sums=[4, 3], n_leaves=2)
     with pytest.raises(ValueError, match="n_sums must be a whole number of at least 1; got 0"):
         socratic.Circuit(graph, n_classes=2, n_sums=[4, 0, 5], n_leaves=2)
+
+
+def test_columns_that_take_every_number_need_no_check() -> None:
+    circuit = socratic.rat_spn(
+        5,
+        2,
+        n_sums=2,
+        n_leaves=2,
+        depth=1,
+        n_repetitions=1,
+        leaf=["gaussian", "bernoulli", "student-t", "bernoulli", "poisson"],
+    )
+    found = [([family.name for family in families], columns) for families, columns in circuit.restricted_columns]
+    assert found == [(["bernoulli"], [1, 3]), (["poisson"], [4])]
+    assert circuit.to_graph().restricted_columns == circuit.restricted_columns

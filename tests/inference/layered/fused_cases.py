@@ -6,12 +6,16 @@ is imported whether it interprets, so that takes a process of its own.
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
+import socratic
+from socratic.inference.layered import algebra
 from socratic.inference.layered.fused import log_sum_layer
 from socratic.inference.layered.sum_product import log_sums
 from socratic.inference.layered.values import LogValues, Products
@@ -71,7 +75,20 @@ def check(layer: Layer, device: str) -> None:
     torch.testing.assert_close(found.log_scale, expected.log_scale, rtol=0.0, atol=2e-6)
 
 
+@torch.no_grad()
+def check_circuit() -> None:
+    """A whole circuit on a CPU, every layer of which is left to the interpreter."""
+    circuit = socratic.rat_spn(6, 2, n_sums=3, n_leaves=2, depth=2, n_repetitions=2)
+    rows = [torch.randn(n_rows, 6) for n_rows in (1, 35)]
+    expected = [copy.deepcopy(circuit).double().log_likelihood(x) for x in rows]
+    with patch.object(algebra, "can_fuse", return_value=True) as asked:
+        for x, value in zip(rows, expected, strict=True):
+            torch.testing.assert_close(circuit.log_likelihood(x).double(), value, rtol=1e-5, atol=1e-5)
+    assert asked.call_count == 2 * (len(circuit.inner_layers()) + len(circuit.root_branches()))
+
+
 if __name__ == "__main__":
     for each in LAYERS:
         check(each, "cpu")
-    print(len(LAYERS), "layers agree")
+    check_circuit()
+    print(len(LAYERS), "layers and a circuit agree")

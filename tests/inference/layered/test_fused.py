@@ -26,7 +26,7 @@ def test_the_interpreter_agrees_with_the_reference() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     root = Path(__file__).parents[3]
     found = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert found.stdout == f"{len(LAYERS)} layers agree\n", found.stderr
+    assert found.stdout == f"{len(LAYERS)} layers and a circuit agree\n", found.stderr
 
 
 @pytest.mark.parametrize(("n_folds", "n_sums", "n_rows", "block"), [
