@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Shortcuts(NamedTuple):
-    """What may be taken: nothing, unless it is asked for."""
+    """What may be taken: nothing unless it is asked for, as long as no GPU has run it."""
 
     graphs: bool = False
     kernels: bool = False
