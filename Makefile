@@ -16,6 +16,11 @@ $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps libcirkit
 	touch $@
 
+# Clusters are large downloads, which only slow tests need.
+$(VENV)/.engines: $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dask,ray,spark]"
+	touch $@
+
 $(VENV)/.benchmarks: $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[benchmarks]"
 	touch $@
@@ -47,7 +52,7 @@ test: lint graphviz
 coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
-test-slow: $(VENV)/.installed graphviz java
+test-slow: $(VENV)/.engines graphviz java
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks
