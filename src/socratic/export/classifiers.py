@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from socratic.estimators.classification import CircuitClassifierBase
-from socratic.estimators.classifier import CircuitClassifier
+from socratic.circuit.circuit import Circuit
+from socratic.estimators.classification import PROFILES, CircuitClassifierBase
 from socratic.estimators.committee import Committee, ForestCommittee
-from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.posterior import ONE_PASS
 from socratic.export.circuits import Likelihood, LogMomentPosterior, MomentPosterior, posterior_outputs
+from socratic.export.familiarity import TorchClassConformal, TorchConformal, TorchDetector, TorchExpected
 from socratic.export.forest import ForestAnswers
 from socratic.export.outputs import Exported
+from socratic.export.profiles import TorchProfile
 from socratic.export.tables import Cells
-from socratic.images import PixelEncoder
 from socratic.inference.dropout import Dropout
 from socratic.inference.posterior import Posterior, class_shares
+from socratic.numerics import logsumexp_or_dead
 from socratic.tables.inputs import known
+from socratic.uncertainty.scores import LIKELIHOODS
 
 _OF_POSTERIOR = ("mean", "std", "entropy", "mutual_information")
+_SHARES = frozenset({"probabilities"})
 
 
 class CircuitAnswers:
@@ -61,45 +65,50 @@ class CircuitAnswers:
     def posterior(self, rows: Tensor, log_prior: Tensor, log_joints: Tensor) -> Posterior:
         """The class posterior over what is in doubt."""
         parts = [part(rows, log_prior) for part in self.posteriors]
-        return Posterior.average(parts, torch.logsumexp(log_joints, -1))
+        return Posterior.average(parts, logsumexp_or_dead(log_joints, dim=-1).squeeze(-1))
 
 
-class ExportedClassifier(Exported):
-    """A classifier of tables, from encoded rows (N, V), or of images, from bytes (N, H, W, channels)."""
+class Judge:
+    """What one classifier says of rows, without comparing them with calibration rows.
+
+    That may be a fold of another classifier, which reads rows on a scale of its own.
+    """
 
     def __init__(self, model: CircuitClassifierBase) -> None:
-        super().__init__()
-        circuit, device = model.circuit_, model.circuit_.device
+        self.log_prior = model._log_prior(model.circuit_)
         committee = model._committee()
         self.answers: CircuitAnswers | ForestAnswers
         if isinstance(committee, ForestCommittee):
             self.answers = ForestAnswers(committee, model.class_prior_)
         else:
             self.answers = CircuitAnswers(model, committee)
-        self.log_prior = model._log_prior(circuit)
-        self.encoder: PixelEncoder | None = None
-        if isinstance(model, CircuitImageClassifier):
-            self.encoder = model.encoder_
-            self.example = torch.zeros(2, *model.image_shape_, dtype=torch.uint8, device=device)
-        else:
-            assert isinstance(model, CircuitClassifier)
-            self.cells = Cells(model.table_).to(device)
-            self.example = torch.zeros(2, circuit.n_features, dtype=circuit.dtype, device=device)
-        problem = self.answers.refused
-        self.refused = dict.fromkeys(_OF_POSTERIOR, problem) if problem else {}
-        self.available = ("probabilities", "log_likelihood", *(() if problem else _OF_POSTERIOR))
-        self.names = self.available
+        self.encoder: Any = getattr(model, "encoder_", None)
+        table = getattr(model, "table_", None)
+        self.cells = None if table is None else Cells(table)
+        self.detector = TorchDetector(model.detector_)
+        expected = getattr(model, "expected_", None)
+        self.expected = None if expected is None else TorchExpected(expected)
+        self.profiles: dict[str, TorchProfile] = {}
+        self.refused = self.answers.refused
+        for name in PROFILES:
+            if name not in self.detector.weights or self.refused is not None:
+                continue
+            if isinstance(model.circuit_, Circuit):
+                self.profiles[name] = TorchProfile(getattr(model, f"{name}_"), model.circuit_, self.log_prior)
+            else:
+                self.refused = "the regions of a graph are not exported, which its p-values look at"
+
+    def read(self, x: Tensor) -> Tensor:
+        """Rows (N, V) as the circuit reads them."""
+        return known(x) if self.encoder is None else self.encoder(x.permute(0, 3, 1, 2).flatten(1))
 
     def outputs(self, x: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
-        """Of rows as :attr:`example` has them; NaN is missing, infinite what training rows do not hold."""
-        log_volume: Any
-        if self.encoder is None:
-            rows, log_volume = known(x), self.cells.log_volume(x)
-        else:
-            rows, log_volume = self.encoder(x.permute(0, 3, 1, 2).flatten(1)), self.encoder.log_scale
+        """The outputs that are wanted, in float64, and perhaps others."""
+        rows = self.read(x)
+        log_volume: Any = self.encoder.log_scale if self.cells is None else self.cells.log_volume(x)
         log_joints = self.answers.log_joints(rows, self.log_prior)
-        mixed = torch.logsumexp(log_joints, 0) - math.log(len(log_joints))
-        found = {"log_likelihood": torch.logsumexp(mixed.double(), 1) - log_volume}
+        mixed = logsumexp_or_dead(log_joints, dim=0).squeeze(0) - math.log(log_joints.shape[0])
+        found = {"log_likelihood": logsumexp_or_dead(mixed.double(), dim=1).squeeze(1) - log_volume}
         if wanted - {"log_likelihood", "probabilities"}:
             found |= posterior_outputs(self.answers.posterior(rows, self.log_prior, log_joints))
         if "probabilities" in wanted:
@@ -109,3 +118,76 @@ class ExportedClassifier(Exported):
             else:
                 found["probabilities"] = self.answers.shares(rows, self.log_prior, log_joints)
         return {name: value.double() for name, value in found.items()}
+
+    def judged(self, x: Tensor, wanted: frozenset[str]) -> tuple[dict[str, Tensor], Tensor]:
+        """The outputs that are wanted, and the detector's score (N,)."""
+        n_rows = x.shape[0]
+        others = [] if self.cells is None or self.expected is None else self.cells.with_rarest(x)
+        stacked = torch.cat([x, *others])
+        found = self.outputs(stacked, wanted | {*_OF_POSTERIOR})
+        scores = self._scores(stacked, found)
+        if others:
+            strange = x.isinf().any(1)
+            for name, values in scores.items():
+                of_copies = values.unflatten(0, (1 + len(others), n_rows))
+                scores[name] = torch.where(strange, of_copies.amax(0), of_copies[0])
+        return {name: value[:n_rows] for name, value in found.items()}, self.detector(scores)
+
+    def _scores(self, x: Tensor, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Scores (N,) of rows, comparable whatever cells they miss."""
+        unlikely = -found["log_likelihood"]
+        scores: dict[str, Tensor] = {
+            name: found[name] for name in ("entropy", "mutual_information", "log_std") if name in found
+        }
+        scores |= dict.fromkeys(LIKELIHOODS, unlikely)
+        rows = self.read(x)
+        scores |= {name: profile(rows) for name, profile in self.profiles.items()}
+        if self.cells is None or self.expected is None:
+            return scores
+        units = self.cells.log_units(x)
+        scores |= {name: scores[name] - units for name in LIKELIHOODS}
+        beyond = self.cells.beyond(x)
+        compared = self.expected(scores, ~x.isnan())
+        return {name: torch.where(beyond, torch.inf, values) for name, values in compared.items()}
+
+
+class ExportedClassifier(Exported):
+    """A classifier of tables, from encoded rows (N, V), or of images, from bytes (N, H, W, channels)."""
+
+    def __init__(self, model: CircuitClassifierBase) -> None:
+        super().__init__()
+        circuit = model.circuit_
+        self.judge, self.folds = Judge(model), [Judge(fold) for fold in model.folds_]
+        image_shape = getattr(model, "image_shape_", None)
+        if image_shape is None:
+            self.example = torch.zeros(2, circuit.n_features, dtype=circuit.dtype)
+        else:
+            self.example = torch.zeros(2, *image_shape, dtype=torch.uint8)
+        self.by_class = None if model.class_conformal_ is None else TorchClassConformal(model.class_conformal_)
+        self.conformal = TorchConformal(model.detector_.calibration)
+        problem = self.judge.answers.refused
+        self.refused = dict.fromkeys(_OF_POSTERIOR, problem) if problem else {}
+        judged = next((each.refused for each in [self.judge, *self.folds] if each.refused is not None), None)
+        if judged is not None:
+            self.refused |= {"p_value": judged}
+        names = ("probabilities", "log_likelihood", *_OF_POSTERIOR, "p_value")
+        self.available = tuple(name for name in names if name not in self.refused)
+        self.names = self.available
+
+    def outputs(self, x: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
+        """Of rows as :attr:`example` has them; NaN is missing, infinite what training rows do not hold."""
+        if "p_value" not in wanted:
+            return self.judge.outputs(x, wanted)
+        if not self.folds:
+            found, score = self.judge.judged(x, wanted | _SHARES)
+            return {**found, "p_value": self._compare([score], [found])}
+        rows = [fold.cells.scaled(x) for fold in self.folds if fold.cells is not None]
+        said = [fold.judged(part, _SHARES) for fold, part in zip(self.folds, rows, strict=True)]
+        answers, scores = zip(*said, strict=True)
+        return {**self.judge.outputs(x, wanted), "p_value": self._compare(scores, answers)}
+
+    def _compare(self, scores: Sequence[Tensor], answers: Sequence[dict[str, Tensor]]) -> Tensor:
+        """P-values (N,) of rows by their scores, and by the probabilities that come with them."""
+        if self.by_class is None:
+            return self.conformal(scores)
+        return self.by_class(scores, [answer["probabilities"] for answer in answers])

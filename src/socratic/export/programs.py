@@ -24,6 +24,7 @@ _LOUD = ("torch.onnx", "onnx_ir", "onnxscript")
 @torch.no_grad()
 def record(exported: Exported) -> torch.export.ExportedProgram:
     """The program of ``torch.export`` that computes the chosen outputs, for any number of rows."""
+    exported(exported.example)  # what is computed once and kept must be there: a recording keeps nothing
     rows = torch.export.Dim("rows", min=1)
     with _quiet():
         # Not strict: plain Python says what is recorded, such as the blocks of a graph.

@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from socratic.export.familiarity import wide
 from socratic.tables.columns import Table
+from socratic.tables.scaling import ROUNDED_TO, SAME
 
 
-class Cells(nn.Module):
-    """Volumes of the cells of encoded rows (N, V), in float64."""
-
-    seen: Tensor
-    unseen: Tensor
-    bent: Tensor
-    mean: Tensor
-    scale: Tensor
+class Cells:
+    """The cells of encoded rows (N, V), infinite where training rows do not hold the value."""
 
     def __init__(self, table: Table) -> None:
-        super().__init__()
         columns = table.columns
-        arrays = {
-            "seen": table.log_scale - np.array([column.log_seen for column in columns]),
-            "unseen": np.array([column.log_unseen for column in columns]),
-            "bent": np.array([float(column.bend is not None) for column in columns]),
-            "mean": np.array([column.mean for column in columns]),
-            "scale": np.array([column.scale for column in columns]),
-        }
-        for name, array in arrays.items():
-            self.register_buffer(name, torch.as_tensor(array), persistent=False)
+        self.log_scale, self.log_2 = wide(table.log_scale), wide([math.log(2.0)])
+        self.seen = self.log_scale - wide([column.log_seen for column in columns])
+        self.unseen = wide([column.log_unseen for column in columns])
+        self.bent = wide([float(column.bend is not None) for column in columns])
+        self.mean, self.scale = wide([column.mean for column in columns]), wide([column.scale for column in columns])
+        self.middle = wide([0.0 if column.bend is None else column.bend.middle for column in columns])
+        self.width = wide([1.0 if column.bend is None else column.bend.width for column in columns])
+        self.relative = wide([float(column.family.scaling == "scale") for column in columns]) > 0
+        self.constant = wide([float(column.constant) for column in columns]) > 0
+        self.judged_by_rarest = torch.tensor([bool(column.rarest) for column in columns])
+        most = max((len(column.rarest) for column in columns), default=0)
+        # The rarest categories in turn, in place of one that was never seen; elsewhere it stays infinite.
+        self.rarest = [
+            wide([column.rarest[number % len(column.rarest)] if column.rarest else math.inf for column in columns])
+            for number in range(most)
+        ]
+        counts = [np.asarray(column.counts or ()) > 0.0 for column in columns]
+        self.counted = torch.tensor([column.counts is not None for column in columns])
+        self.first = torch.as_tensor(np.cumsum([0, *map(len, counts)])[:-1])
+        self.known = torch.as_tensor(np.concatenate([*counts, [True]]))
+        self.largest_code = torch.tensor([max(len(each) - 1, 0) for each in counts])
 
     def log_volume(self, x: Tensor) -> Tensor:
         """By how much log-densities of a circuit exceed those in the units of the data: (N,)."""
         strange = x.isinf()
         there = ~(strange | x.isnan())
-        codes = torch.where(there, x.double(), 0.0)
-        bent = codes * self.scale + self.mean
-        log_slope = bent.abs() + torch.log1p(torch.exp(-2.0 * bent.abs())) - np.log(2.0)
-        cells = there * (self.seen + self.bent * log_slope) - strange * self.unseen
-        return cells.sum(1)
+        bent = torch.where(there, x.double(), 0.0) * self.scale + self.mean
+        log_slope = bent.abs() + torch.log1p(torch.exp(-2.0 * bent.abs())) - self.log_2
+        return (there * (self.seen + self.bent * log_slope) - strange * self.unseen).sum(1)
+
+    def log_units(self, x: Tensor) -> Tensor:
+        """The part of it that is due to the units: (N,)."""
+        return (~(x.isinf() | x.isnan())).double() @ self.log_scale
+
+    def beyond(self, x: Tensor) -> Tensor:
+        """Which rows hold a number that the training rows rule out: (N,)."""
+        return (x.isinf() & ~self.judged_by_rarest).any(1)
+
+    def with_rarest(self, x: Tensor) -> list[Tensor]:
+        """Rows with the rarest categories in place of those that no training row holds, once with each of them."""
+        return [torch.where(x.isinf(), rarest.to(x.dtype), x) for rarest in self.rarest]
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Rows of another estimator as this table's encodes them: standardised, rounded, infinite where unseen."""
+        codes = x.double()
+        drawn = (codes - self.middle) / self.width
+        drawn = torch.sign(drawn) * torch.log(drawn.abs() + torch.sqrt(drawn * drawn + 1.0))
+        values = (torch.where(self.bent > 0, drawn, codes) - self.mean) / self.scale
+        exponent = torch.floor(torch.log2(torch.where(values == 0, 1.0, values.abs()))) + 1.0
+        grid = ROUNDED_TO * torch.where(self.relative, torch.exp2(exponent), 1.0)
+        values = torch.where(values.isfinite(), torch.round(values / grid) * grid, values)
+        finite = codes.isfinite()
+        places = torch.minimum(torch.where(finite, codes, 0.0).long().clamp_min(0), self.largest_code) + self.first
+        unseen = self.counted & finite & ~self.known[places]
+        other = self.constant & ((codes - self.mean).abs() > SAME * self.mean.abs())
+        return torch.where(codes.isinf() | unseen | other, torch.inf, values).to(x.dtype)

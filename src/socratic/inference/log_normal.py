@@ -11,7 +11,7 @@ from torch import Tensor
 from socratic.inference.points import covariance_root, uniform_points
 from socratic.inference.posterior import Posterior, entropy
 from socratic.memory import points_at_a_time
-from socratic.numerics import scale_dtype, sqrt_or_zero
+from socratic.numerics import logsumexp_or_dead, scale_dtype, sqrt_or_zero
 from socratic.tracing import is_exporting
 
 N_POINTS = 256
@@ -67,7 +67,7 @@ def _quadrature(log_mean: Tensor, covariance: Tensor, log_prior: Tensor, method:
     mean = (weight * share).sum(1)
     std = sqrt_or_zero((weight * (share - mean.unsqueeze(1)) ** 2).sum(1))
     within = (weight.squeeze(-1) * entropy(share)).sum(1)
-    log_density = torch.logsumexp(log_joint, dim=-1, keepdim=True)
+    log_density = logsumexp_or_dead(log_joint, dim=-1)
     centred = log_density - (weight * log_density).sum(1, keepdim=True)
     spread = sqrt_or_zero((weight * centred * centred).sum((1, 2)))
     return Posterior.of_masks(mean, std, within, alive, (~alive).to(mean), log_prior, method, spread)
@@ -106,7 +106,8 @@ def _points(log_joint: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
 
     difference = change - change.gather(2, best.unsqueeze(1).expand(-1, N_POINTS, 1))
     norm = 0.5 * how_far * (variance_of_best - variance + how_far * of_difference)
-    towards_classes = torch.logsumexp(how_far.unsqueeze(1) * difference - norm.unsqueeze(1), -1) - math.log(n_classes)
+    moves_back = how_far.unsqueeze(1) * difference - norm.unsqueeze(1)
+    towards_classes = logsumexp_or_dead(moves_back, dim=-1).squeeze(-1) - math.log(n_classes)
     # Not logaddexp, which ONNX would take apart into exponentials that overflow.
     either = towards_classes.clamp_min(0.0) + torch.log1p(torch.exp(-towards_classes.abs()))
     weight = torch.softmax(-either, dim=1)

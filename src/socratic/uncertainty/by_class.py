@@ -9,13 +9,13 @@ import numpy as np
 
 from socratic.uncertainty.conformal import Conformal
 
-_OF_CLASS = 0.1
+OF_CLASS = 0.1
 """What a nat of improbability of a class counts beside a nat of unusualness.
 
 With more, the rows of a class that look like another one are its most unusual ones, which that other class keeps from
 being refused; with none, a class of unusual rows keeps those of all others.
 """
-_SMALLEST = 1e-9
+SMALLEST = 1e-9
 _ALL = "all"
 
 
@@ -119,4 +119,4 @@ class ClassConformal:
 
 def _as_class(scores: np.ndarray, probabilities: np.ndarray, number: int) -> np.ndarray:
     """How unusual rows (..., N) are, taken as rows of a class, by the probabilities (..., N, C) of classes."""
-    return scores - _OF_CLASS * np.log(np.maximum(probabilities[..., number], _SMALLEST))
+    return scores - OF_CLASS * np.log(np.maximum(probabilities[..., number], SMALLEST))

@@ -32,7 +32,7 @@ _START, _START_OF_TWO_SIDED = 0.3, 1.0
 """Weights before anything is learnt. Two-sided scores are 0 for nearly all familiar rows, and can weigh more."""
 _PULL = 0.03
 """How strongly weights are pulled back to that: by the square of how far they are, and more if there are few rows."""
-_CLEAR = math.log(100.0)
+CLEAR = math.log(100.0)
 """Two-sided scores count from this surprise on: of the most unusual hundredth of familiar rows on either side."""
 _MOST = 50.0
 """Nats of surprise beyond which a row is no clearer a case."""
@@ -159,7 +159,7 @@ def fit_detector(
 def _surprise(surprises: Mapping[str, Surprise], name: str, scores: Scores) -> np.ndarray:
     """What a score adds to the combination, before it is weighted: (N,)."""
     if name in TWO_SIDED:
-        return np.maximum(_two_sided(surprises, name, scores) - _CLEAR, 0.0)
+        return np.maximum(_two_sided(surprises, name, scores) - CLEAR, 0.0)
     return surprises[name](scores[name])
 
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from socratic.uncertainty.conformal import Conformal
 
 _TAIL = 0.25
-_ROUNDING = 1e-6  # relative: the score of a row may differ by so much from batch to batch
-_LARGEST = 1e100  # in place of infinity: a finite number can be interpolated
+ROUNDING = 1e-6  # relative: the score of a row may differ by so much from batch to batch
+LARGEST = 1e100  # in place of infinity: a finite number can be interpolated
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Surprise:
         knots = np.unique(scores)
         below = np.cumsum(reference.weights)
         quantile = reference.scores[np.searchsorted(below, (1.0 - _TAIL) * below[-1])]
-        tail = (scores > quantile) & (scores < _LARGEST)
+        tail = (scores > quantile) & (scores < LARGEST)
         # Where the rows say nothing of the tail, a nat of the score, which all scores are in, is a nat of surprise.
         slope = 1.0 / np.average(scores[tail] - quantile, weights=weights[tail]) if tail.any() else 1.0
         return cls(knots, -np.log(reference.p_value(knots)), math.log1p(below[-1]), float(slope))
@@ -59,7 +59,7 @@ class Surprise:
         if not len(self.knots):
             return finite
         excess = finite - self.knots[-1]
-        above = excess > _ROUNDING * (1.0 + abs(self.knots[-1]))
+        above = excess > ROUNDING * (1.0 + abs(self.knots[-1]))
         return np.where(above, self.top + self.slope * excess, np.interp(finite, self.knots, self.values))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -74,4 +74,4 @@ class Surprise:
 
 
 def _finite(scores: np.ndarray) -> np.ndarray:
-    return np.clip(scores, -_LARGEST, _LARGEST)
+    return np.clip(scores, -LARGEST, LARGEST)

@@ -13,12 +13,13 @@ from socratic.circuit.leaf_set import LeafValue
 from socratic.inference.engine import Kind, Select
 from socratic.inference.layered.algebra import LogAlgebra
 from socratic.inference.layered.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
-from socratic.inference.layered.sum_product import log_maxima, log_sums_with_zeros
+from socratic.inference.layered.sum_product import log_maxima, log_sums, log_sums_with_zeros
 from socratic.inference.layered.surroundings import walk_down
 from socratic.inference.layered.values import LogValues, Products, all_repetitions, best_repetition
 from socratic.inference.layered.walk import walk_layers
 from socratic.memory import Scratch, map_tiles, split_terms
 from socratic.numerics import log_or_dead, scale_dtype
+from socratic.tracing import is_exporting
 
 NOT_CHOSEN = -1
 
@@ -28,8 +29,9 @@ class LayeredEvaluation:
 
     def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, kind: Kind) -> None:
         self.circuit, self.weights, self.rows = circuit, weights, rows
-        # Weights of 0 can leave a sum to terms far below its region's best.
-        algebra = LogAlgebra(log_maxima, join=best_repetition) if kind == "max" else LogAlgebra(log_sums_with_zeros)
+        # Weights of 0 can leave a sum to terms far below its region's best; a program is spared that if it has none.
+        step = log_sums if is_exporting() and weights.ordinary else log_sums_with_zeros
+        algebra = LogAlgebra(log_maxima, join=best_repetition) if kind == "max" else LogAlgebra(step)
         density = circuit.leaves.log_density(rows)
         if kind != "marginal":
             density = density + log_density_at_modes(circuit.leaves, rows.isnan())

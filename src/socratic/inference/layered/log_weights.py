@@ -36,7 +36,7 @@ from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.log_normal import leaf_log_covariance, log_normal_posterior
 from socratic.inference.weight_noise import log_noise
 from socratic.inference.weight_posterior import WeightPosterior
-from socratic.numerics import finite_or_zero, log_or_dead
+from socratic.numerics import finite_or_zero, log_or_dead, logsumexp_or_dead
 from socratic.tracing import holds
 
 
@@ -101,7 +101,7 @@ class LogWeightAlgebra:
         assert parts.covariance is not None
         assert parts.squares is not None
         values = parts.log_mean + parts.log_scale.unsqueeze(-1)  # (R, N, C), in the wide type
-        log_mean = torch.logsumexp(values, dim=0, keepdim=True)
+        log_mean = logsumexp_or_dead(values, dim=0)
         share = torch.exp(values - finite_or_zero(log_mean))
         covariance = (share.unsqueeze(-1) * share.unsqueeze(-2) * parts.covariance).sum(0, keepdim=True)
         bend = (share * (parts.bend + 0.5 * variances(parts.covariance))).sum(0, keepdim=True)

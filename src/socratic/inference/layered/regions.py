@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,14 @@ from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row
 from socratic.numerics import logsumexp_by, logsumexp_or_dead
 from socratic.structure.region_graph import ROOT
+
+
+class Usage(NamedTuple):
+    """How often the nodes of a circuit are used by mixtures of classes."""
+
+    mixtures: Tensor  # (M, C), log-weights of the classes
+    layers: list[LogValues]  # of the nodes of every layer
+    total: Tensor  # (M, Q), of the nodes of each region together
 
 
 class LayeredRegions:
@@ -38,15 +48,23 @@ class LayeredRegions:
 
     def log_likelihood(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
         """log p(x_r) of each region: (N, Q)."""
-        # What surrounds a node if nothing is known is the probability that it is used: one walk for each mixture.
         mixtures, mixture_of_row = log_class_weights.unique(dim=0, return_inverse=True)
-        nothing = rows.new_full((len(mixtures), rows.shape[1]), torch.nan)
+        return self.of_mixtures(rows, self.usage(mixtures), mixture_of_row)
+
+    def usage(self, mixtures: Tensor) -> Usage:
+        """How often nodes are used, given the log-weights (M, C) of the classes: one walk for each mixture."""
+        nothing = torch.full((len(mixtures), self.circuit.n_features), torch.nan).to(self.weights.roots[0])
+        # What surrounds a node if nothing is known is the probability that it is used.
         used = self._evaluate(nothing).surroundings(mixtures)
-        total = self._log_sums(used, mixtures)
+        return Usage(mixtures, used, self._log_sums(used, mixtures))
+
+    def of_mixtures(self, rows: Tensor, usage: Usage, mixture_of_row: Tensor) -> Tensor:
+        """log p(x_r) of each region: (N, Q), by one of the mixtures for each row (N,)."""
         evaluated = self._evaluate(rows)
-        of_row = [LogValues(*(part[..., mixture_of_row] for part in layer)) for layer in used]
+        of_row = [LogValues(*(part[..., mixture_of_row] for part in layer)) for layer in usage.layers]
         values = [times(*pair) for pair in zip(of_row, evaluated.walked.layers, strict=True)]
-        return self._log_sums(values, evaluated.log_roots + log_class_weights) - total[mixture_of_row]
+        whole = evaluated.log_roots + usage.mixtures[mixture_of_row]
+        return self._log_sums(values, whole) - usage.total[mixture_of_row]
 
     def surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
         """-log p(x_r | all other columns) of each region: (N, Q)."""

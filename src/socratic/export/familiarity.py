@@ -1,0 +1,151 @@
+"""P-values in torch: the detector and conformal comparison, as :mod:`socratic.uncertainty` has them in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from socratic.uncertainty.by_class import OF_CLASS, SMALLEST, ClassConformal
+from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.detector import CLEAR, COMBINED, Detector
+from socratic.uncertainty.expected import ExpectedScores
+from socratic.uncertainty.scores import TWO_SIDED
+from socratic.uncertainty.surprise import LARGEST, ROUNDING, Surprise
+
+TorchScores = Mapping[str, Tensor]
+"""Scores (N,) of rows by name, in float64."""
+
+
+def wide(values: np.ndarray | Sequence[float]) -> Tensor:
+    """A constant of float64. Plain numbers are kept in float32 by ONNX files."""
+    return torch.as_tensor(np.asarray(values, dtype=np.float64).copy())
+
+
+def n_below(ascending: Tensor, values: Tensor) -> Tensor:
+    """How many of the ascending numbers (n,) are less than each value (N,): ``searchsorted``, which ONNX has not."""
+    place = torch.zeros_like(values, dtype=torch.long)
+    n = len(ascending)
+    for power in reversed(range(n.bit_length())):
+        probe = place + 2**power
+        less = ascending[(probe - 1).clamp_max(n - 1)] < values
+        place = torch.where((probe <= n) & less, probe, place)
+    return torch.where(values.isnan(), n, place)
+
+
+class TorchSurprise:
+    """:class:`~socratic.uncertainty.surprise.Surprise`."""
+
+    def __init__(self, surprise: Surprise) -> None:
+        self.knots, self.values = wide(surprise.knots), wide(surprise.values)
+        self.top, self.slope, self.largest = wide([surprise.top]), wide([surprise.slope]), wide([LARGEST])
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Surprises (N,) of scores (N,)."""
+        finite = torch.minimum(torch.maximum(scores, -self.largest), self.largest)
+        n = len(self.knots)
+        if not n:
+            return finite
+        last = self.knots[-1]
+        excess = finite - last
+        beyond = self.top + self.slope * excess
+        return torch.where(excess > ROUNDING * (1.0 + last.abs()), beyond, self._between(finite, n))
+
+    def _between(self, finite: Tensor, n: int) -> Tensor:
+        """Linear between the knots, and constant beyond them."""
+        if n == 1:
+            return self.values.expand_as(finite)
+        upper = n_below(self.knots, finite).clamp(1, n - 1)
+        low, high = self.knots[upper - 1], self.knots[upper]
+        share = ((finite - low) / (high - low)).clamp(0.0, 1.0)
+        return self.values[upper - 1] + share * (self.values[upper] - self.values[upper - 1])
+
+
+class TorchDetector:
+    """The score of a :class:`~socratic.uncertainty.detector.Detector`."""
+
+    def __init__(self, detector: Detector) -> None:
+        self.kind = detector.kind
+        self.weights = {name: wide([weight]) for name, weight in detector.weights.items() if weight > 0.0}
+        self.surprises = {name: TorchSurprise(each) for name, each in detector.surprises.items()}
+
+    def __call__(self, scores: TorchScores) -> Tensor:
+        """Unusualness (N,) of rows from their scores."""
+        if self.kind in TWO_SIDED:
+            return self._two_sided(self.kind, scores)
+        if self.kind != COMBINED:
+            return scores[self.kind]
+        parts = []
+        for name, weight in self.weights.items():
+            if name in TWO_SIDED:
+                surprise = (self._two_sided(name, scores) - CLEAR).clamp_min(0.0)
+            else:
+                surprise = self.surprises[name](scores[name])
+            parts.append(weight * surprise)
+        return torch.stack(parts).sum(0)
+
+    def _two_sided(self, name: str, scores: TorchScores) -> Tensor:
+        values = scores[name]
+        return torch.maximum(self.surprises[name](values), self.surprises[f"-{name}"](-values))
+
+
+class TorchConformal:
+    """The p-values of a :class:`~socratic.uncertainty.conformal.Conformal`."""
+
+    def __init__(self, conformal: Conformal) -> None:
+        self.total = conformal.worth + 1.0
+        self.folds = []
+        for fold in range(conformal.n_folds):
+            here = conformal.folds == fold
+            above = np.append(np.cumsum(conformal.weights[here][::-1])[::-1], 0.0)
+            self.folds.append((wide(conformal.scores[here]), wide(above)))
+
+    def __call__(self, scores: Sequence[Tensor]) -> Tensor:
+        """P-values (N,) of rows from their scores (N,) by each fold."""
+        parts = []
+        for (ascending, above), score in zip(self.folds, scores, strict=False):
+            places = n_below(ascending, score) if len(ascending) else torch.zeros_like(score, dtype=torch.long)
+            parts.append(above[places])
+        return (torch.stack(parts).sum(0) + 1.0) / self.total
+
+
+class TorchClassConformal:
+    """The p-values of a :class:`~socratic.uncertainty.by_class.ClassConformal`."""
+
+    def __init__(self, conformal: ClassConformal) -> None:
+        self.classes = {number: TorchConformal(each) for number, each in conformal.classes.items()}
+        self.others = None if conformal.others is None else TorchConformal(conformal.others)
+
+    def __call__(self, scores: Sequence[Tensor], probabilities: Sequence[Tensor]) -> Tensor:
+        """P-values (N,) of rows from their scores (N,) and probabilities (N, C) by each fold."""
+        found = [] if self.others is None else [self.others(scores)]
+        for number, each in self.classes.items():
+            known = [part[:, number].clamp_min(SMALLEST) for part in probabilities]
+            found.append(each([score - OF_CLASS * torch.log(part) for score, part in zip(scores, known, strict=True)]))
+        return torch.stack(found).amax(0)
+
+
+class TorchExpected:
+    """What :class:`~socratic.uncertainty.expected.ExpectedScores` makes of the scores of rows with missing cells."""
+
+    def __init__(self, expected: ExpectedScores) -> None:
+        self.parts = {name: (wide(expected.mean[name]), wide(expected.log_variance[name])) for name in expected.mean}
+
+    def __call__(self, scores: TorchScores, observed: Tensor) -> dict[str, Tensor]:
+        """Scores as unusual for complete rows as the given ones are for rows with these cells (N, V)."""
+        there = observed.double()
+        share = there.mean(1, keepdim=True)
+        missing = torch.cat([torch.zeros_like(share), 1.0 - share, -share * (1.0 - share), 1.0 - there], 1)
+        complete = observed.all(1)
+        found = dict(scores)
+        for name, (mean, log_variance) in self.parts.items():
+            if name not in scores:
+                continue
+            # What the cells that are missing add: the mean of complete rows less that of rows with these cells.
+            more, spread = missing @ mean, torch.exp(0.5 * missing @ log_variance)
+            of_whole = mean[0] + mean[1] + mean[3:].sum()
+            moved = of_whole + (scores[name] - (of_whole - more)) * spread
+            found[name] = torch.where(complete, scores[name], moved)
+        return found
