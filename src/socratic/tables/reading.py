@@ -17,7 +17,7 @@ from socratic.errors import DataFileError
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
 from socratic.tables.kinds import Tally
 
-CHUNK_ROWS = 2000
+CHUNK_ROWS = 2_000
 """More at a time are not answered faster, and need more memory."""
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 _BLOCK_BYTES = 4 << 20
