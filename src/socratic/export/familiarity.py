@@ -44,7 +44,9 @@ class TorchSurprise:
 
     def __call__(self, scores: Tensor) -> Tensor:
         """Surprises (N,) of scores (N,)."""
-        finite = torch.minimum(torch.maximum(scores, -self.largest), self.largest)
+        # Not minimum and maximum: two in a row are fused into something that ONNX Runtime does not load.
+        finite = torch.where(scores < -self.largest, -self.largest, scores)
+        finite = torch.where(finite > self.largest, self.largest, finite)
         n = len(self.knots)
         if not n:
             return finite
