@@ -59,7 +59,9 @@ class ExpectedScores:
         # The logarithm of a square that happens to be almost 0 says little of the variance.
         floor = np.maximum(1e-3 * squares.mean(0), 1e-12)
         log_variance = _least_squares(features, np.log(squares + floor), prior)
-        return cls(dict(zip(scores, mean.T, strict=True)), dict(zip(scores, log_variance.T, strict=True)))
+        # Laid out as a file gives them back: otherwise products are rounded differently.
+        found = (np.ascontiguousarray(coefficients.T) for coefficients in (mean, log_variance))
+        return cls(*(dict(zip(scores, each, strict=True)) for each in found))
 
     def comparable(self, scores: Scores, observed: np.ndarray) -> Scores:
         """Scores (N,) that are as unusual for complete rows as the given ones are for rows with these cells (N, V).
