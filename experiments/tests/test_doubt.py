@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from socratic_experiments.doubt import DETECTOR, GUARD, run_doubt
 from socratic_experiments.records import Records, read_records
 from socratic_experiments.reporting.tables import doubt_table
 from socratic_experiments.workbench import Workbench
 
 
+@pytest.mark.slow
 def test_every_score_the_detector_and_a_guard(bench: Workbench, records: Records) -> None:
     models = ["circuit", "LeNet-5 ensemble"]
     run_doubt(bench, records, models, [0])

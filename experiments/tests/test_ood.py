@@ -24,6 +24,7 @@ CIRCUIT_METHODS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_model_by_every_method(bench: Workbench, records: Records) -> None:
     run_ood(bench, records, None, [0])
     found = read_records(records.folder)

@@ -188,7 +188,9 @@ few_are_too_few = pytest.mark.filterwarnings("ignore::socratic.CalibrationWarnin
 
 
 @few_are_too_few
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "few_rows" else name for name in SAMPLES]
+)
 def test_the_rate_is_kept_whatever_the_rows(name: str) -> None:
     def make(seed: int) -> CircuitOutlierDetector:
         return CircuitOutlierDetector(n_epochs=15, n_sums=8, n_repetitions=2, random_state=seed)

@@ -240,6 +240,7 @@ def test_densities_and_outlier_detectors(structure: str) -> None:
     np.testing.assert_array_equal(detector.decision_function(fresh) < 0, detector.p_value(fresh) <= 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("structure", "make", "lowest"),
     [("learnspn", mixed_frame, 0.06), ("chow-liu", discrete_frame, 0.03)],  # discrete rows tie: the rate is a ceiling
