@@ -13,7 +13,7 @@ from socratic.files import replacing
 from socratic.tables.batches import import_pyarrow, is_text, numbers
 from socratic.tables.reading import suffix_of
 
-_GROUP_ROWS = 50_000
+_GROUP_ROWS = 10_000
 """Rows of a group of a Parquet file, at least: many small ones are slow to read."""
 
 
