@@ -11,6 +11,7 @@ import typer
 
 from socratic.cli.failures import UserError, no_such_column
 from socratic.cli.measure_tables import Sheet, others_sheet, print_sheet, sheets
+from socratic.cli.options import Device, DropMissingTarget, Jobs, Resize, Target
 from socratic.cli.parsing import check_writable
 from socratic.cli.refusals import Refusal, refusal_sheets, refusals
 from socratic.errors import import_extra
@@ -36,9 +37,7 @@ def evaluate(
             metavar="DATA", help="A table with known classes, or a folder of images, one subfolder a class."
         ),
     ],
-    target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of a table with the classes.")
-    ] = None,
+    target: Target = None,
     ood: Annotated[
         Path | None,
         typer.Option(metavar="OTHER", help="A table or folder of images that are unlike the training data."),
@@ -56,14 +55,10 @@ def evaluate(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say why rows were refused: the columns that speak most against them.")
     ] = False,
-    drop_missing_target: Annotated[
-        bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
-    ] = False,
-    resize: Annotated[
-        bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    drop_missing_target: DropMissingTarget = False,
+    resize: Resize = False,
+    jobs: Jobs = None,
+    device: Device = "auto",
 ) -> None:
     """Measure predictions, doubts and verdicts on rows with known classes, and how well other rows are told apart."""
     from socratic.cli.folders import open_rows

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from socratic.cli.failures import UserError
+from socratic.cli.options import Quiet
 
 
 def export(
@@ -19,7 +20,7 @@ def export(
         list[str] | None,
         typer.Option("--give", metavar="NAME", help="An output, such as probabilities; by default all. Repeatable."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write what a model computes from encoded rows as an ONNX file, and how rows are encoded as JSON beside it.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from socratic.cli.failures import UserError, library_errors
+from socratic.cli.options import Device, DropMissingTarget, Jobs, Quiet, Target
 from socratic.cli.parsing import (
     IMAGE_STRUCTURES,
     STRUCTURES,
@@ -39,9 +40,7 @@ def fit(
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="The model file to write.")],
-    target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of a table with the classes.")
-    ] = None,
+    target: Target = None,
     leaf: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,9 +52,7 @@ def fit(
         list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out. May be repeated.")
     ] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column with the weights of rows.")] = None,
-    drop_missing_target: Annotated[
-        bool, typer.Option("--drop-missing-target", help="Leave out rows without a class.")
-    ] = False,
+    drop_missing_target: DropMissingTarget = False,
     structure: Annotated[
         str | None,
         typer.Option(
@@ -125,9 +122,9 @@ def fit(
         Path | None,
         typer.Option(metavar="FILE", help="Keep the state of the training here; run again to resume from it."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Train a classifier on a table or on a folder of images, and write it to a file.
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from socratic.cli.options import Device, Explain, Jobs, Prefix, Probabilities, Quiet, Resize
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
@@ -21,21 +23,13 @@ def predict(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="OUT", help="Table to write: .csv, .csv.gz or .parquet.")
     ],
-    prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
-    probabilities: Annotated[
-        bool | None,
-        typer.Option(help="Add a column with the probability of each class; by default of up to 20 classes."),
-    ] = None,
-    explain: Annotated[
-        bool | None,
-        typer.Option(help="Add the column reasons: why rows are not answered; by default if the model knows."),
-    ] = None,
-    resize: Annotated[
-        bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+    prefix: Prefix = "",
+    probabilities: Probabilities = None,
+    explain: Explain = None,
+    resize: Resize = False,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Predict the rows of a table, some at a time, and write them with these columns added.
 

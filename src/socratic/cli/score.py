@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from socratic.cli.options import Device, Explain, Prefix, Probabilities, Quiet
+
 if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
     from socratic.scale import InputFile, Outcome, Summary
@@ -40,18 +42,12 @@ def score(
         bool,
         typer.Option("--rescore", help="Replace answers of another model, or of tables that have changed since."),
     ] = False,
-    prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
-    probabilities: Annotated[
-        bool | None,
-        typer.Option(help="Add a column with the probability of each class; by default of up to 20 classes."),
-    ] = None,
-    explain: Annotated[
-        bool | None,
-        typer.Option(help="Add the column reasons: why rows are not answered; by default if the model knows."),
-    ] = None,
+    prefix: Prefix = "",
+    probabilities: Probabilities = None,
+    explain: Explain = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")] = False,
+    device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Score a folder of tables of any size, and go on where an earlier run stopped.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ MEANINGS = {
 """The outputs that there are."""
 
 
-class Exported(nn.Module):
+class Exported(nn.Module, ABC):
     """What a model computes from encoded rows, in torch alone: ready for ``torch.export``.
 
     Attributes
@@ -43,9 +44,9 @@ class Exported(nn.Module):
     refused: Mapping[str, str]
     names: tuple[str, ...]
 
+    @abstractmethod
     def outputs(self, x: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
         """The outputs that are wanted, and perhaps others, of rows (N, ...)."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The outputs :attr:`names`, in this order."""
