@@ -149,29 +149,36 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Choose how much to doubt, and fit the detector, on held-out rows; on the training rows if those are few."""
-        self._weigh_scores(parts, rng)
+        held_out, answers = [parts.reference or parts.train], [self._weigh_scores(parts, rng)]
         self.folds_ = ()
         self.n_calibration_ = len(parts.calibration)
-        # What the reference rows choose makes no difference to class probabilities: their errors count, too.
-        held_out = [part for part in (parts.calibration, parts.reference) if len(part)] or [parts.train]
-        answers = [self._answer_encoded(rows.x) for rows in held_out]
+        if self.n_calibration_:
+            # What the reference rows choose makes no difference to class probabilities: their errors count, too.
+            n_more = 1 if parts.reference else 0
+            held_out = [parts.calibration, *held_out[:n_more]]
+            answers = [self._answer_encoded(parts.calibration.x), *answers[:n_more]]
         self._compare_with([self], answers[:1], held_out[0])
         self._count_errors([self] * len(answers), answers, Rows.concatenate(held_out))
         self._remember(held_out[0])
 
-    def _weigh_scores(self, parts: Parts, rng: np.random.Generator) -> None:
-        """Choose how much to doubt, and what each score is worth, by the reference rows; by the others without them."""
+    def _weigh_scores(self, parts: Parts, rng: np.random.Generator) -> Answer:
+        """Choose how much to doubt, and what each score is worth, by the reference rows; by the others without them.
+
+        Gives the answer to these rows.
+        """
         reference = parts.reference or parts.train
         self._start_doubt(parts.train)
         self._choose_doubt(parts.validation or reference)
         crossed = self._fit_profiles(reference, rng)
         self._expect(reference.x, self._scores_of, rng)
+        answer = self._answer_encoded(reference.x)
         self.detector_ = fit_detector(
             self.detector,
-            {**self._scores(reference.x), **self._comparable(crossed, reference.x)},
+            {**answer.uncertainty.scores(), **self._comparable(crossed, reference.x)},
             [self._scores(shifted) for shifted in self._shifts(reference.x, rng)],
             reference_weight=reference.weight.double().cpu().numpy(),
         )
+        return answer
 
     def _compare_with(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
         """Make p-values compare with calibration rows, by what models that have not seen them answer.
