@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -9,9 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+import socratic.files
 from socratic import rat_spn
 from socratic.files import replacing
 
@@ -53,6 +56,46 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt once so many instructions of ``replacing`` and its helpers have run."""
+
+    def __init__(self, instruction: int) -> None:
+        self.left = instruction
+        self.raised = False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> InterruptAt:
+        frame.f_trace_opcodes = frame.f_code.co_filename in (socratic.files.__file__, contextlib.__file__)
+        if frame.f_trace_opcodes and event == "opcode":
+            self.left -= 1
+            if not self.left:
+                self.raised = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file just opened, not yet in `with`
+def test_an_interrupt_at_any_moment_leaves_all_or_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    finished, instruction = 0, 0
+    while finished < 2:  # the whole of it, twice: the last instructions come after the file is there
+        instruction += 1
+        interrupt = InterruptAt(instruction)
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            write_text(target)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        finished += not interrupt.raised
+        assert list(tmp_path.iterdir()) in ([], [target]), f"interrupted at instruction {instruction}"
+        if target.exists():
+            assert target.read_text() == "content"
+            target.unlink()
+    assert instruction > 100
 
 
 def test_every_writer_has_a_draft_of_its_own(tmp_path: Path) -> None:

@@ -35,8 +35,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     target = path.resolve()
     _remove_abandoned(target)
-    draft, lock = _new_draft(target)
-    try:
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+    lock = None
+    try:  # from before the draft is there, so that an interrupt at any moment finds somebody to remove it
+        lock = _create_locked(draft)
         mode = (target.stat() if target.exists() else os.fstat(lock)).st_mode & 0o777
         yield draft
         with draft.open("rb+") as file:
@@ -50,19 +52,19 @@ def replacing(path: Path) -> Iterator[Path]:
             error.filename = str(path)
         raise
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
-def _new_draft(target: Path) -> tuple[Path, int]:
-    """An empty file of the writer's own, and a descriptor that holds its lock for as long as the writer lives."""
+def _create_locked(draft: Path) -> int:
+    """Make an empty file, and return a descriptor that holds its lock for as long as the writer lives."""
     while True:
-        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
         lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         if fcntl is None:
-            return draft, lock
+            return lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         if draft.exists():
-            return draft, lock
+            return lock
         os.close(lock)  # another writer took it for abandoned before it was locked
 
 
@@ -70,7 +72,7 @@ def _remove_abandoned(target: Path) -> None:
     """Remove the drafts that nobody holds the lock of."""
     if fcntl is None:
         return
-    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.partial")
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8,16}}\.partial")
     with suppress(OSError):  # a folder that cannot be listed
         for name in filter(ours.fullmatch, os.listdir(target.parent)):
             with suppress(OSError), (target.parent / name).open("rb+") as file:  # being written, or not ours to remove
