@@ -16,7 +16,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.graph_parts import graph_parts
 from socratic.circuit.storage import read_tensors, write_tensors
-from socratic.learning.settings import Epoch, Rows, TrainingSettings
+from socratic.learning.settings import Epoch, Source, TrainingSettings
 
 FORMAT = "socratic.checkpoint"
 VERSION = 1
@@ -61,7 +61,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def fingerprint(circuit: Circuit | Graph, rows: Sequence[Rows], settings: TrainingSettings, augmentation: str) -> str:
+def fingerprint(circuit: Circuit | Graph, rows: Sequence[Source], settings: TrainingSettings, augmentation: str) -> str:
     """A digest of everything that decides the result of a training."""
     digest = hashlib.blake2b(digest_size=16)
     tensors, config = (
@@ -69,8 +69,7 @@ def fingerprint(circuit: Circuit | Graph, rows: Sequence[Rows], settings: Traini
     )
     digest.update(json.dumps([config, asdict(settings), augmentation, torch.__version__]).encode())
     for part in rows:
-        for tensor in (part.x, part.y, part.weight):
-            digest.update(tensor.detach().cpu().numpy().tobytes())
+        digest.update(part.digest())
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -13,7 +13,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
 from socratic.learning.checkpoint import Checkpoint, fingerprint
-from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+from socratic.learning.settings import Epoch, History, Rows, Source, TrainingSettings
 from socratic.learning.step import Augmentation, GradientStep, objective
 
 WARM_UP = 0.1
@@ -32,7 +32,7 @@ def learning_rate_factor(step: int, n_steps: int, schedule: str = "cosine") -> f
 
 def fit_gradient(
     circuit: Circuit | Graph,
-    rows: Rows,
+    rows: Source,
     settings: TrainingSettings,
     log_prior: Tensor,
     *,
@@ -48,8 +48,8 @@ def fit_gradient(
     Parameters
     ----------
     circuit : Circuit or Graph
-    rows : Rows
-        On the circuit's device.
+    rows : Source
+        Such as :class:`~socratic.learning.settings.Rows`; what comes of it is on the circuit's device.
     settings : TrainingSettings
     log_prior : Tensor (C,)
         Log-probabilities of the classes.
@@ -69,12 +69,12 @@ def fit_gradient(
     progress : callable, optional
         Called after every epoch.
     """
-    kept = [rows] if validation is None else [rows, validation]
+    kept: list[Source] = [rows] if validation is None else [rows, validation]
     store = None
     if checkpoint is not None:
         store = Checkpoint(checkpoint, fingerprint(circuit, kept, settings, repr(augment)))
     n_batches = math.ceil(len(rows) / settings.batch_size)
-    step = GradientStep(circuit, rows, settings, log_prior, augment)
+    step = GradientStep(circuit, settings, log_prior, augment)
     names = [name for name, _ in circuit.named_parameters()]
     epochs: list[Epoch] = []
     best, best_state = -1, _copy(circuit)
@@ -85,7 +85,7 @@ def fit_gradient(
         best_state = _restore(circuit, step.optimiser, tensors, names)
     while not _is_over(settings, len(epochs), best):
         number = len(epochs)
-        loss = _epoch(step, number, n_batches)
+        loss = _epoch(step, rows, number, n_batches)
         validation_loss = math.nan
         if validation is not None:
             validation_loss = _validate(circuit, validation, settings, log_prior)
@@ -110,14 +110,14 @@ def _is_over(settings: TrainingSettings, n_epochs: int, best: int) -> bool:
     return n_epochs >= settings.n_epochs or n_epochs - 1 - best >= patience
 
 
-def _epoch(step: GradientStep, number: int, n_batches: int) -> float:
+def _epoch(step: GradientStep, rows: Source, number: int, n_batches: int) -> float:
     """All batches once; return the mean loss."""
-    rows, settings = step.rows, step.settings
+    settings = step.settings
     # Order and masks depend on the seed and the epoch alone: that is what makes a resumed training the same.
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(2 * (settings.seed + 7919 * number)))
-    step.masks.manual_seed(2 * (settings.seed + 7919 * number) + 1)
-    total = torch.zeros((), dtype=torch.float64, device=rows.x.device)
-    for index, batch in enumerate(order.to(rows.x.device).split(settings.batch_size)):
+    seed = 2 * (settings.seed + 7919 * number)
+    step.masks.manual_seed(seed + 1)
+    total = torch.zeros((), dtype=torch.float64, device=step.circuit.device)
+    for index, batch in enumerate(rows.batches(settings.batch_size, seed)):
         factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches, settings.schedule)
         total += step(batch, settings.learning_rate * factor) * len(batch)
     return float(total) / len(rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +13,19 @@ from torch import Tensor
 from socratic.errors import check_choice, check_count, check_rate
 
 SCHEDULES = ("cosine", "constant")
+
+
+class Source(Protocol):
+    """Rows to train on, which come in batches, from memory or from elsewhere."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def batches(self, batch_size: int, seed: int) -> Iterator[Rows]:
+        """All rows once, so many at a time and the rest at the end, in an order that the seed alone decides."""
+
+    def digest(self) -> bytes:
+        """What tells these rows from others: a checkpoint is named by it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +48,28 @@ class Rows:
     def to(self, device: torch.device) -> Rows:
         """The same rows on another device."""
         return Rows(self.x.to(device), self.y.to(device), self.weight.to(device))
+
+    def clone(self) -> Rows:
+        """The same rows in memory of their own."""
+        return Rows(self.x.clone(), self.y.clone(), self.weight.clone())
+
+    def copy_(self, other: Rows) -> None:
+        """Put other rows, as many, in the place of these."""
+        for name in ("x", "y", "weight"):
+            getattr(self, name).copy_(getattr(other, name))
+
+    def batches(self, batch_size: int, seed: int) -> Iterator[Rows]:
+        """All rows once, so many at a time and the rest at the end, in an order that the seed alone decides."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        for index in order.to(self.x.device).split(batch_size):
+            yield self.take(index)
+
+    def digest(self) -> bytes:
+        """What tells these rows from others."""
+        digest = hashlib.blake2b(digest_size=16)
+        for tensor in (self.x, self.y, self.weight):
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+        return digest.digest()
 
     def __len__(self) -> int:
         return len(self.x)

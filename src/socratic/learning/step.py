@@ -38,8 +38,6 @@ class GradientStep:
     Parameters
     ----------
     circuit : Circuit or Graph
-    rows : Rows
-        All rows, on the circuit's device.
     settings : TrainingSettings
     log_prior : Tensor (C,)
     augment : callable, optional
@@ -55,12 +53,11 @@ class GradientStep:
     def __init__(
         self,
         circuit: Circuit | Graph,
-        rows: Rows,
         settings: TrainingSettings,
         log_prior: Tensor,
         augment: Augmentation | None,
     ) -> None:
-        self.circuit, self.rows, self.settings = circuit, rows, settings
+        self.circuit, self.settings = circuit, settings
         self.log_prior, self.augment = log_prior, augment
         self.masks = torch.Generator(circuit.device)
         self._on_gpu = circuit.device.type == "cuda"
@@ -74,8 +71,8 @@ class GradientStep:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._n_steps = 0
 
-    def __call__(self, batch: Tensor, learning_rate: float) -> Tensor:
-        """Take a step on the rows of these numbers (B,) and return the loss."""
+    def __call__(self, batch: Rows, learning_rate: float) -> Tensor:
+        """Take a step on these rows, which are on the circuit's device, and return the loss."""
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(learning_rate)
@@ -93,23 +90,22 @@ class GradientStep:
         self._graph.replay()
         return self._loss.clone()
 
-    def _step(self, batch: Tensor) -> Tensor:
-        part = self.rows.take(batch)
+    def _step(self, batch: Rows) -> Tensor:
         values = training_log_likelihood(
             self.circuit,
-            part.x if self.augment is None else self.augment(part.x, self.masks),
+            batch.x if self.augment is None else self.augment(batch.x, self.masks),
             dropout=self.settings.dropout,
             leaf_dropout=self.settings.leaf_dropout,
             generator=self.masks,
         )
         n_features, weight = self.circuit.n_features, self.settings.cross_entropy_weight
-        loss = objective(values, part, self.log_prior, n_features, weight)
+        loss = objective(values, batch, self.log_prior, n_features, weight)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
         return loss.detach()
 
-    def _step_aside(self, batch: Tensor) -> Tensor:
+    def _step_aside(self, batch: Rows) -> Tensor:
         """A step on a stream of its own: what is set up on first use must not be set up while recording."""
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
@@ -118,8 +114,8 @@ class GradientStep:
         current.wait_stream(stream)
         return loss
 
-    def _record(self, batch: Tensor) -> None:
-        """Record a step on the rows whose numbers are in ``_batch``; nothing is computed yet."""
+    def _record(self, batch: Rows) -> None:
+        """Record a step on the rows in ``_batch``; nothing is computed yet."""
         self._batch = batch.clone()
         self._graph = torch.cuda.CUDAGraph()
         self._graph.register_generator_state(self.masks)
