@@ -161,6 +161,15 @@ def constant_columns(rng: np.random.Generator) -> Sample:
     return x[:300], y[:300], None, x[300:]
 
 
+def heavy_tails(rng: np.random.Generator) -> Sample:
+    """A skew, no variance, counts with a long tail, and some cells missing."""
+    y = rng.integers(0, 2, 2300)
+    tails = [rng.lognormal(0.0, 2.0, 2300), rng.standard_t(1.5, 2300), rng.geometric(0.02, 2300)]
+    x = np.column_stack([*tails, rng.normal(size=2300)]) * (1.0 + y[:, None])
+    x[rng.random(x.shape) < 0.15] = np.nan
+    return x[:300], y[:300], None, x[300:]
+
+
 def few_rows(rng: np.random.Generator) -> Sample:
     x, y = blobs(2150, rng, 6)
     return x[:150], y[:150], None, x[150:]
@@ -171,7 +180,7 @@ SAMPLES: dict[str, Callable[[np.random.Generator], Sample]] = {
     "whole weights": weighted(lambda rng, n: rng.integers(0, 6, n).astype(float)),
     "any weights": weighted(lambda rng, n: rng.exponential(size=n)),
     **{each.__name__: each for each in (copies, oversampled, ties, whole_numbers, rare_classes)},
-    **{each.__name__: each for each in (missing_cells, constant_columns, few_rows, weighted_classes)},
+    **{each.__name__: each for each in (missing_cells, constant_columns, heavy_tails, few_rows, weighted_classes)},
 }
 
 
