@@ -188,3 +188,11 @@ def test_other_things_are_no_tables() -> None:
         CircuitClassifier(**QUICK).fit(mixed, labels(2))
     with pytest.raises(ValueError, match=r"leaf must map names of columns to families.*got 'gaussian'"):
         CircuitClassifier(**QUICK, leaf="gaussian").fit(np.arange(4.0)[:, None], labels(4))
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_arrays_of_text_name_the_remedy(dtype: type) -> None:
+    text = np.array([["a"], ["b"]], dtype=dtype)
+    with pytest.raises(ValueError, match=r"arrays hold numbers: pass columns of text as pandas\.DataFrame"):
+        raw_table(text)
+    assert raw_table(pd.DataFrame(text)).n_rows == 2

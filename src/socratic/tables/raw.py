@@ -171,7 +171,12 @@ def _array_table(x: Any, estimator: Any) -> RawTable:
         for index, values in enumerate(np.reshape(array, (len(array), -1)).T):
             kinds = {type(value) for value in values.tolist()} if array.dtype.kind == "O" else {array.dtype.type}
             _check_kinds(kinds, f"x{index}", (*_REFUSED, _DATES))
-    array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
+    try:
+        array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
+    except ValueError as error:
+        if "string" not in str(error):
+            raise
+        raise ValueError(f"{error}; arrays hold numbers: pass columns of text as pandas.DataFrame(X)") from None
     # Booleans stay what they are: their columns get other leaves than numbers do.
     array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
     return RawTable(tuple(f"x{i}" for i in range(array.shape[1])), tuple(array.T), len(array))
