@@ -52,7 +52,7 @@ def make_table(n_rows: int, seed: int, n_numbers: int = 6) -> Any:
 def run_programs(checkout: Path, *commands: Sequence[object]) -> list[Cost]:
     """Run the program of a checkout, as often as there are commands, at once."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    program = [sys.executable, "-m", "socratic.cli"]
+    program = [sys.executable, "-m", "socratic"]
     start = time.perf_counter()
     processes = [
         subprocess.Popen([*program, *map(str, command)], env=environment, stdout=subprocess.DEVNULL)

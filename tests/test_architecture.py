@@ -16,6 +16,7 @@ PACKAGE = Path(socratic.__file__).parent
 CORE = [
     "errors",
     "files",
+    "workers",
     "tracing",
     "shortcuts",
     "draws",
@@ -56,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "export",
         "pages",
     },
+    "__main__": {"cli"},
 }
 # torch calls a module's `forward`: the one query that is a method of circuits, too.
 UPWARD = ("circuit/base.py", "socratic.inference.likelihood")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,30 @@ def draw_dropped(shape: Sequence[int], dropout: float, generator: torch.Generato
     words = torch.empty(-(-size // 4), dtype=torch.int64, device=generator.device)
     words.random_(-(2**63), None, generator=generator)
     return (words.view(torch.int16)[:size] < round(dropout * 65536) - 32768).view(tuple(shape))
+
+
+@dataclass(frozen=True)
+class RowMasks:
+    """Source of the dropout masks of a batch of rows, of which only some are evaluated here.
+
+    Masks are drawn for all of the batch: those of a row do not depend on which other rows are evaluated with it.
+
+    Parameters
+    ----------
+    generator : torch.Generator
+    n_rows : int
+        Rows of the batch.
+    share : slice
+        The rows that are evaluated.
+    """
+
+    generator: torch.Generator
+    n_rows: int
+    share: slice
+
+    def draw(self, shape: Sequence[int], dropout: float) -> Tensor:
+        """Independent booleans, true with probability ``dropout``; the last axis is the rows of the share."""
+        return draw_dropped((*shape[:-1], self.n_rows), dropout, self.generator)[..., self.share]
 
 
 def draw_log_gammas(shape: Tensor, generator: torch.Generator) -> Tensor:

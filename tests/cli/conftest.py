@@ -52,7 +52,7 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
 
 def launch(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """The real program, in a process of its own."""
-    command = [sys.executable, "-m", "socratic.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "socratic", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

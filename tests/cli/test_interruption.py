@@ -125,7 +125,7 @@ def test_memory_does_not_grow_with_the_table(folder: Path, tmp_path: Path, suffi
             pytest.importorskip("pyarrow")
             data = tmp_path / "data.parquet"
             pd.read_csv(tmp_path / "data.csv").to_parquet(data)
-        command = [sys.executable, "-m", "socratic.cli", "predict", folder / "model", data, "--jobs", 1]
+        command = [sys.executable, "-m", "socratic", "predict", folder / "model", data, "--jobs", 1]
         command += ["-o", tmp_path / f"out.{suffix}"]
         code = (
             "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from socratic.circuit.leaf_set import LeafSet
-from socratic.draws import draw_dropped
+from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
 
 
@@ -60,7 +60,7 @@ class LeafGroup(LeafSet, ABC):
         """Log-densities (P, I, N) of rows (N, V) under each univariate leaf, 0 where missing."""
 
     @abstractmethod
-    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+    def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
         """The same, marginalising each univariate leaf of each row with probability ``dropout``."""
 
     @property
@@ -128,10 +128,10 @@ class ExponentialGroup(LeafGroup):
         statistics, natural = self.terms(x)
         return torch.einsum("fdtn,fdti->fdin", statistics, natural)
 
-    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+    def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
         """Log-densities (F, I, N) of what is not dropped."""
         value = self._padded_log_densities(x)
-        return value.masked_fill(draw_dropped(value.shape, dropout, generator), 0.0).sum(1)
+        return value.masked_fill(masks.draw(value.shape, dropout), 0.0).sum(1)
 
     def total_statistics(self, x: Tensor, flow: Tensor, centres: Tensor) -> Tensor:
         """Weighted sums (P, T, I) of the statistics."""
@@ -169,10 +169,10 @@ class DirectGroup(LeafGroup):
         density = self.leaf_log_densities(x)
         return self._by_region(density if keep is None else density * keep.unsqueeze(-1))
 
-    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+    def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
         """Log-densities (F, I, N) of what is not dropped."""
         density = self.leaf_log_densities(x)
-        return self._by_region(density.masked_fill(draw_dropped(density.shape, dropout, generator), 0.0))
+        return self._by_region(density.masked_fill(masks.draw(density.shape, dropout), 0.0))
 
     @property
     def entries_per_row(self) -> int:
@@ -247,9 +247,9 @@ class LeafLayer(nn.Module):
             values.append(torch.bmm(natural.mT, statistics))
         return _total(values)
 
-    def log_density_with_dropout(self, x: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+    def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
         """Like :meth:`log_density`, marginalising each univariate leaf of each row with probability ``dropout``."""
-        return _total([group.log_density_with_dropout(x, dropout, generator) for group in self.leaf_groups()])
+        return _total([group.log_density_with_dropout(x, dropout, masks) for group in self.leaf_groups()])
 
     def distributions(self) -> list[dict[int, list[Distribution]]]:
         """The I univariate leaves of each variable of each region, as distributions of their own."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from socratic.errors import DataFileError, MissingExtraError
+from socratic.workers import is_first_process
 
 USER_MISTAKE = 2
 INTERRUPTED = 130
@@ -75,11 +76,11 @@ def library_errors() -> Iterator[None]:
 
 @contextmanager
 def library_warnings() -> Iterator[None]:
-    """What the library warns of is said in one line."""
+    """What the library warns of is said in one line, by the first of several processes."""
     from socratic.errors import CalibrationWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", CalibrationWarning)
+        warnings.simplefilter("always" if is_first_process() else "ignore", CalibrationWarning)
         warnings.showwarning = lambda message, *_, **__: complain(f"warning: {message}")
         yield
 

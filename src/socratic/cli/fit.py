@@ -23,6 +23,7 @@ from socratic.cli.parsing import (
     parse_leaves,
     parse_structure,
 )
+from socratic.workers import is_first_process
 
 if TYPE_CHECKING:
     from socratic.cli.training_table import TrainingTable
@@ -131,6 +132,7 @@ def fit(
     Numbers become gaussian leaves, true and false bernoulli ones, text categorical ones. Empty cells and NA are
     missing values, which the model takes as they are.
     """
+    quiet = quiet or not is_first_process()
     settings: dict[str, Any] = {
         "n_circuits": circuits,
         "doubt": parse_doubt(doubt),

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from socratic.cli.console import on_terminal
 from socratic.cli.failures import UserError, complain, describe, library_errors, library_warnings
+from socratic.workers import is_first_process, working_together
 
 if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
 
 
 def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
-    """Fit a classifier, from its checkpoint if there is one."""
+    """Fit a classifier, from its checkpoint if there is one, together with the other processes of torchrun."""
     import rich
 
     from socratic.cli.scoring import check_device
@@ -26,14 +27,19 @@ def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
         _check_checkpoint(Path(model.checkpoint), quiet)
     rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
     model.set_params(verbose=on_terminal() and not quiet)
-    with library_errors(), library_warnings():
+    with library_errors(), library_warnings(), working_together():
         model.fit(*data)
     # How the training was watched and kept is no part of what was learnt.
     model.set_params(checkpoint=None, verbose=False)
 
 
 def save(model: CircuitClassifierBase, path: Path) -> None:
-    """Write a model, elsewhere if it cannot be written where it should go: hours of training must not be lost."""
+    """Write a model, elsewhere if it cannot be written where it should go: hours of training must not be lost.
+
+    Of several processes, which all have the same model, the first writes it.
+    """
+    if not is_first_process():
+        return
     try:
         model.save(path)
     except OSError as error:

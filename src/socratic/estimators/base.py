@@ -24,6 +24,7 @@ from socratic.inference.kinds import engine_of
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import History
 from socratic.tables.inputs import known
+from socratic.workers import Workers
 
 
 class SocraticEstimator(BaseEstimator, ABC):
@@ -65,8 +66,9 @@ class SocraticEstimator(BaseEstimator, ABC):
         check_parameters(self, self._parameters)
 
     def _generator(self) -> np.random.Generator:
-        """The source of everything random in ``fit``."""
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        """The source of everything random in ``fit``, the same in all processes that train together."""
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return np.random.default_rng(Workers.present().of_first(seed))
 
 
 class CircuitEstimator(SocraticEstimator):

@@ -34,6 +34,7 @@ from socratic.learning.initialise import initialise_leaves
 from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
 from socratic.learning.structure import hidden_chow_liu
 from socratic.tables.columns import Table
+from socratic.workers import Workers
 
 HIDDEN_TREES = "hidden-chow-liu"
 STRUCTURES = (AUTO, "random", "spatial", HIDDEN_TREES, *LEARNED)
@@ -266,8 +267,8 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(shown: bool, n_epochs: int, what: str) -> Iterator[Callable[[Epoch], None] | None]:
-    """A bar over epochs with the latest losses, if it is to be shown."""
-    if not shown:
+    """A bar over epochs with the latest losses, if it is to be shown: by the first of several processes."""
+    if not shown or not Workers.present().is_first:
         yield None
         return
     from rich.console import Console

@@ -14,6 +14,7 @@ from socratic.estimators.crossing import CROSS_FITTED_BELOW, assign_folds, copy_
 from socratic.estimators.learned import FOREST, WHOLE_WEIGHTS, check_whole_weights
 from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, split_rows
 from socratic.inference.tempering import log_losses
+from socratic.workers import Workers
 
 CANDIDATES = (FOREST, "learnspn", "random")
 """What is chosen from: first what takes the least time."""
@@ -53,7 +54,8 @@ def compare_structures(
     for structure in CANDIDATES:
         if structure in barred:
             continue
-        if losses and monotonic() - began >= estimator.time_budget:
+        # The clocks of processes that train together differ, and they must all try the same.
+        if losses and Workers.present().of_first(monotonic() - began >= estimator.time_budget):
             late.append(structure)
             continue
         with _spinner(estimator.verbose, f"trying structure={structure!r} ..."):
@@ -129,7 +131,7 @@ def _takes_weights(structure: str, weight: np.ndarray) -> bool:
 @contextmanager
 def _spinner(shown: bool, what: str) -> Iterator[None]:
     """What takes its time, on stderr, if it is to be shown."""
-    if not shown:
+    if not shown or not Workers.present().is_first:
         yield
         return
     from rich.console import Console

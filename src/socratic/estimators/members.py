@@ -13,6 +13,7 @@ from socratic.circuit.graph import Graph
 from socratic.circuit.join import join_circuits
 from socratic.estimators.learned import LEARNED, further_epochs
 from socratic.learning.settings import History
+from socratic.workers import Workers
 
 Fitted = tuple[Circuit | Graph, History]
 Circuits = tuple[Circuit | Graph, ...]
@@ -48,7 +49,7 @@ def fit_members(settings: Any, seed: int, fit: Callable[[Member], Fitted]) -> tu
     members = _members(settings, seed)
     circuits, histories = zip(*(fit(member) for member in members), strict=True)
     for member in members:
-        if member.checkpoint is not None:
+        if member.checkpoint is not None and Workers.present().is_first:
             member.checkpoint.unlink(missing_ok=True)
     epochs = tuple(epoch for history in histories for epoch in history.epochs)
     return circuits, History(epochs, histories[-1].best)

@@ -19,6 +19,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.leaf_set import LeafValue
+from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.passes import Shape
@@ -193,9 +194,7 @@ class Engine(ABC):
         """Log-likelihoods (N, C) in the type ``dtype``, differentiable in the parameters."""
 
     @abstractmethod
-    def training_log_likelihood(
-        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
-    ) -> Tensor:
+    def training_log_likelihood(self, rows: Tensor, dropout: Dropout, leaf_dropout: float, masks: RowMasks) -> Tensor:
         """Log-likelihoods (N, C) with masks drawn anew for every row, and leaves marginalised at a rate."""
 
     @abstractmethod

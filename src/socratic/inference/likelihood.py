@@ -9,6 +9,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.draws import RowMasks
 from socratic.errors import check_rate
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine
@@ -58,6 +59,7 @@ def training_log_likelihood(
     leaf_dropout: float = 0.0,
     root_dropout: bool = False,
     generator: torch.Generator,
+    share: slice | None = None,
 ) -> Tensor:
     """Log-likelihoods with dropout drawn anew for every row: what a training step maximises.
 
@@ -73,6 +75,9 @@ def training_log_likelihood(
         Whether the class roots drop children too.
     generator : torch.Generator
         Source of the masks, on the circuit's device.
+    share : slice, optional
+        The rows to evaluate, all by default. Masks are drawn for all rows, so that a row has the same ones whichever
+        are evaluated: that is how several processes share a batch.
 
     Returns
     -------
@@ -80,11 +85,14 @@ def training_log_likelihood(
         Log-likelihoods, differentiable in the parameters. Not rescaled: a sum that keeps q of its children
         has about q of its value. A class that lost everything lies ``DEAD_CLASS`` nats below the row's best.
     """
-    masks = Dropout.check(dropout, "unit", root_dropout)
+    rates = Dropout.check(dropout, "unit", root_dropout)
     leaf_dropout = check_rate("leaf_dropout", leaf_dropout)
     if not isinstance(generator, torch.Generator):
         raise ValueError(f"generator must be a torch.Generator; got {generator!r}")
     engine = engine_of(circuit)
-    values = engine.training_log_likelihood(check_rows(circuit, x), masks, leaf_dropout, generator)
+    rows = check_rows(circuit, x)
+    share = slice(None) if share is None else share
+    masks = RowMasks(generator, len(rows), share)
+    values = engine.training_log_likelihood(rows[share], rates, leaf_dropout, masks)
     floor = finite_max(values, dim=1) - DEAD_CLASS
     return torch.maximum(values, floor)

@@ -17,9 +17,13 @@ from socratic.circuit.graph import Graph
 from socratic.circuit.graph_parts import graph_parts
 from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.learning.settings import Epoch, Source, TrainingSettings
+from socratic.workers import Workers
 
 FORMAT = "socratic.checkpoint"
 VERSION = 1
+
+State = tuple[dict[str, Tensor], list[Epoch], dict[str, Any]]
+"""Tensors to resume from, the epochs so far, and what else there is to know."""
 
 
 class Checkpoint:
@@ -31,24 +35,31 @@ class Checkpoint:
         The file. Written completely or not at all, after every epoch.
     fingerprint : str
         Identifies circuit, data and settings; a file with another one is not resumed from but replaced.
+    workers : Workers
+        The processes that train together, of which the first alone touches the file.
     """
 
-    def __init__(self, path: Path, fingerprint: str) -> None:
-        self.path, self.fingerprint = path, fingerprint
+    def __init__(self, path: Path, fingerprint: str, workers: Workers) -> None:
+        self.path, self.fingerprint, self.workers = path, fingerprint, workers
 
     def save(self, tensors: dict[str, Tensor], epochs: Sequence[Epoch], extra: dict[str, Any]) -> None:
         """Replace the file by this state."""
+        if not self.workers.is_first:
+            return
         state = {"fingerprint": self.fingerprint, "epochs": [list(epoch) for epoch in epochs], "extra": extra}
         write_tensors(self.path, FORMAT, VERSION, tensors, state)
 
-    def load(self) -> tuple[dict[str, Tensor], list[Epoch], dict[str, Any]] | None:
-        """The state in the file, or None if there is none for this training.
+    def load(self) -> State | None:
+        """The state in the file, in all processes, or None if there is none for this training.
 
         Raises
         ------
         ModelFileError
             If there is a file that is no checkpoint: it would be replaced.
         """
+        return self.workers.of_first(self._read() if self.workers.is_first else None)
+
+    def _read(self) -> State | None:
         if not self.path.is_file():
             return None
         tensors, state = read_tensors(self.path, FORMAT, VERSION)
@@ -58,18 +69,26 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the file, once the training is over."""
-        self.path.unlink(missing_ok=True)
+        if self.workers.is_first:
+            self.path.unlink(missing_ok=True)
 
 
-def fingerprint(circuit: Circuit | Graph, rows: Sequence[Source], settings: TrainingSettings, augmentation: str) -> str:
-    """A digest of everything that decides the result of a training."""
+def data_digest(rows: Sequence[Source], settings: TrainingSettings, augmentation: str) -> str:
+    """A digest of everything that decides the result of a training, but for the circuit."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([asdict(settings), augmentation, torch.__version__]).encode())
+    for part in rows:
+        digest.update(part.digest())
+    return digest.hexdigest()
+
+
+def fingerprint(circuit: Circuit | Graph, data: str) -> str:
+    """A digest of everything that decides the result of a training: of a circuit, and the :func:`data_digest`."""
     digest = hashlib.blake2b(digest_size=16)
     tensors, config = (
         graph_parts(circuit) if isinstance(circuit, Graph) else (circuit.state_dict(), circuit.to_config())
     )
-    digest.update(json.dumps([config, asdict(settings), augmentation, torch.__version__]).encode())
-    for part in rows:
-        digest.update(part.digest())
+    digest.update(json.dumps([config, data]).encode())
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

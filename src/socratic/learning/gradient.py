@@ -1,4 +1,4 @@
-"""Gradient training: Adam with a schedule of its rate, the hybrid objective, early stopping, resumable."""
+"""Gradient training, resumable, by one process or several: Adam, the hybrid objective, early stopping."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
-from socratic.learning.checkpoint import Checkpoint, fingerprint
+from socratic.learning.checkpoint import Checkpoint, data_digest, fingerprint
 from socratic.learning.settings import Epoch, History, Rows, Source, TrainingSettings
 from socratic.learning.step import Augmentation, GradientStep, objective
+from socratic.workers import Workers
 
 WARM_UP = 0.1
 """Share of the steps over which the learning rate rises."""
@@ -45,6 +46,10 @@ def fit_gradient(
 ) -> History:
     """Train ``circuit`` in place and keep the parameters of the best epoch (the last without validation rows).
 
+    If there is a process group of torch.distributed, its processes train together: all of them call this with the
+    same arguments, each evaluates its share of every batch, and all end up with the circuit that one process would,
+    but for rounding.
+
     Parameters
     ----------
     circuit : Circuit or Graph
@@ -60,21 +65,23 @@ def fit_gradient(
         what it is, drawn from the generator it is given (on the circuit's device). Its ``repr`` must tell it from
         others: a checkpoint is named by it. On a GPU it is recorded: it must not copy to or from the CPU.
     checkpoint : Path, optional
-        File to keep the state in. If it holds an earlier state of the same training, that is resumed; the result is
-        the same as without the interruption.
+        File to keep the state in, which the first process reads and writes. If it holds an earlier state of the same
+        training, that is resumed, also by another number of processes; the result is the same as without the
+        interruption.
     checkpoint_every : int
         Epochs between two states.
     keep_checkpoint : bool
         Whether the file stays at the end, with a state from which the training returns at once, or is removed.
     progress : callable, optional
-        Called after every epoch.
+        Called after every epoch, by every process.
     """
+    workers = Workers.present()
     kept: list[Source] = [rows] if validation is None else [rows, validation]
-    store = None
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, fingerprint(circuit, kept, settings, repr(augment)))
+    data = "" if checkpoint is None and workers.number == 1 else data_digest(kept, settings, repr(augment))
+    workers.check_same("rows and settings", data)
+    store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, data), workers)
     n_batches = math.ceil(len(rows) / settings.batch_size)
-    step = GradientStep(circuit, settings, log_prior, augment)
+    step = GradientStep(circuit, settings, log_prior, augment, workers)
     names = [name for name, _ in circuit.named_parameters()]
     epochs: list[Epoch] = []
     best, best_state = -1, _copy(circuit)
@@ -88,7 +95,7 @@ def fit_gradient(
         loss = _epoch(step, rows, number, n_batches)
         validation_loss = math.nan
         if validation is not None:
-            validation_loss = _validate(circuit, validation, settings, log_prior)
+            validation_loss = _validate(step, validation, log_prior)
         epochs.append(Epoch(number, loss, validation_loss))
         if validation is None or best < 0 or validation_loss < epochs[best].validation_loss:
             best, best_state = number, _copy(circuit)
@@ -111,7 +118,7 @@ def _is_over(settings: TrainingSettings, n_epochs: int, best: int) -> bool:
 
 
 def _epoch(step: GradientStep, rows: Source, number: int, n_batches: int) -> float:
-    """All batches once; return the mean loss."""
+    """All batches once; return the mean loss, of all processes."""
     settings = step.settings
     # Order and masks depend on the seed and the epoch alone: that is what makes a resumed training the same.
     seed = 2 * (settings.seed + 7919 * number)
@@ -120,13 +127,17 @@ def _epoch(step: GradientStep, rows: Source, number: int, n_batches: int) -> flo
     for index, batch in enumerate(rows.batches(settings.batch_size, seed)):
         factor = learning_rate_factor(number * n_batches + index, settings.n_epochs * n_batches, settings.schedule)
         total += step(batch, settings.learning_rate * factor) * len(batch)
-    return float(total) / len(rows)
+    return float(step.workers.total(total)) / len(rows)
 
 
 @torch.no_grad()
-def _validate(circuit: Circuit | Graph, rows: Rows, settings: TrainingSettings, log_prior: Tensor) -> float:
-    values = log_likelihood(circuit, rows.x)
-    return float(objective(values, rows, log_prior, circuit.n_features, settings.cross_entropy_weight))
+def _validate(step: GradientStep, rows: Rows, log_prior: Tensor) -> float:
+    """The mean loss, the same in all processes: it decides in each when to stop."""
+    circuit, weight = step.circuit, step.settings.cross_entropy_weight
+    share = rows.take(step.workers.share(len(rows)))
+    values = log_likelihood(circuit, share.x)
+    loss = objective(values, share, log_prior, circuit.n_features, weight, rows.weight.sum())
+    return float(step.workers.total(loss))
 
 
 def _copy(circuit: Circuit | Graph) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class Rows:
     y: Tensor
     weight: Tensor
 
-    def take(self, index: Tensor) -> Rows:
+    def take(self, index: Tensor | slice) -> Rows:
         """Some of the rows."""
         return Rows(self.x[index], self.y[index], self.weight[index])
 

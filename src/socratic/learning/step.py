@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import training_log_likelihood
 from socratic.learning.settings import Rows, TrainingSettings
+from socratic.workers import Workers
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -18,15 +20,39 @@ _WARM_UP_STEPS = 3
 
 
 def objective(
-    log_values: Tensor, rows: Rows, log_prior: Tensor, n_features: int, cross_entropy_weight: float
+    log_values: Tensor,
+    rows: Rows,
+    log_prior: Tensor,
+    n_features: int,
+    cross_entropy_weight: float,
+    total_weight: Tensor | None = None,
 ) -> Tensor:
-    """Weighted mean of lambda * cross-entropy + (1 - lambda) * negative log-likelihood per variable."""
+    """Weighted mean of lambda * cross-entropy + (1 - lambda) * negative log-likelihood per variable.
+
+    With the ``total_weight`` of more rows than these: what these add to the mean over all of them.
+    """
     joint = log_values + log_prior
     own = joint.gather(1, rows.y.unsqueeze(1)).squeeze(1)
     loss = (cross_entropy_weight - 1.0) / n_features * own
     if cross_entropy_weight > 0.0:
         loss = loss + cross_entropy_weight * (torch.logsumexp(joint, 1) - own)
-    return (loss * rows.weight).sum() / rows.weight.sum()
+    return (loss * rows.weight).sum() / (rows.weight.sum() if total_weight is None else total_weight)
+
+
+class _Function(nn.Module):
+    """A function of a batch as the module that DistributedDataParallel asks for.
+
+    It holds the parameters alone: a circuit's tables of indices never change, and would be sent with every step.
+    """
+
+    def __init__(self, function: Callable[[Rows], Tensor], parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__()
+        self.function = function
+        self.values = nn.ParameterList(parameters)
+
+    def forward(self, batch: Rows) -> Tensor:
+        """The function's value."""
+        return self.function(batch)
 
 
 class GradientStep:
@@ -35,6 +61,11 @@ class GradientStep:
     A step on a GPU is hundreds of short kernels, and starting them takes longer than running them. Once a few steps
     have been taken the usual way, the step is therefore recorded as a CUDA graph, which replays them all at once.
 
+    Several processes take a step together: each differentiates what its share of the rows adds to the objective, and
+    torch's DistributedDataParallel exchanges the gradients meanwhile. Such steps are not recorded. Augmentation and
+    dropout are drawn for the whole batch by every process, which then takes its own rows: so they are the same however
+    many processes there are.
+
     Parameters
     ----------
     circuit : Circuit or Graph
@@ -42,6 +73,8 @@ class GradientStep:
     log_prior : Tensor (C,)
     augment : callable, optional
         See :func:`~socratic.learning.gradient.fit_gradient`.
+    workers : Workers
+        The processes that train together.
 
     Attributes
     ----------
@@ -56,29 +89,34 @@ class GradientStep:
         settings: TrainingSettings,
         log_prior: Tensor,
         augment: Augmentation | None,
+        workers: Workers,
     ) -> None:
-        self.circuit, self.settings = circuit, settings
+        self.circuit, self.settings, self.workers = circuit, settings, workers
         self.log_prior, self.augment = log_prior, augment
         self.masks = torch.Generator(circuit.device)
-        self._on_gpu = circuit.device.type == "cuda"
+        on_gpu = circuit.device.type == "cuda"
+        self._recorded = on_gpu and workers.number == 1
         # A graph reads the learning rate from memory; as a number it would be recorded for good.
         rate: float | Tensor = settings.learning_rate
-        if self._on_gpu:
+        if self._recorded:
             rate = torch.tensor(rate, device=circuit.device)
         self.optimiser = torch.optim.Adam(
-            circuit.parameters(), lr=rate, capturable=self._on_gpu, fused=self._on_gpu or None
+            circuit.parameters(), lr=rate, capturable=self._recorded, fused=on_gpu or None
         )
+        self._objective: Callable[[Rows], Tensor] = self._share_of_objective
+        if workers.number > 1:
+            self._objective = DistributedDataParallel(_Function(self._share_of_objective, circuit.parameters()))
         self._graph: torch.cuda.CUDAGraph | None = None
         self._n_steps = 0
 
     def __call__(self, batch: Rows, learning_rate: float) -> Tensor:
-        """Take a step on these rows, which are on the circuit's device, and return the loss."""
+        """Take a step on these rows, which are on the circuit's device, and return this process's part of the loss."""
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(learning_rate)
             else:
                 group["lr"] = learning_rate
-        if not self._on_gpu or len(batch) != self.settings.batch_size:
+        if not self._recorded or len(batch) != self.settings.batch_size:
             return self._step(batch)
         self._n_steps += 1
         if self._n_steps <= _WARM_UP_STEPS:
@@ -91,19 +129,26 @@ class GradientStep:
         return self._loss.clone()
 
     def _step(self, batch: Rows) -> Tensor:
+        loss = self._objective(batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        # DistributedDataParallel takes the mean over processes, and the whole objective is their sum.
+        (self.workers.number * loss).backward()
+        self.optimiser.step()
+        return loss.detach()
+
+    def _share_of_objective(self, batch: Rows) -> Tensor:
+        """What this process's share of the rows adds to the objective of the batch."""
+        share = self.workers.share(len(batch))
         values = training_log_likelihood(
             self.circuit,
             batch.x if self.augment is None else self.augment(batch.x, self.masks),
             dropout=self.settings.dropout,
             leaf_dropout=self.settings.leaf_dropout,
             generator=self.masks,
+            share=share,
         )
         n_features, weight = self.circuit.n_features, self.settings.cross_entropy_weight
-        loss = objective(values, batch, self.log_prior, n_features, weight)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimiser.step()
-        return loss.detach()
+        return objective(values, batch.take(share), self.log_prior, n_features, weight, batch.weight.sum())
 
     def _step_aside(self, batch: Rows) -> Tensor:
         """A step on a stream of its own: what is set up on first use must not be set up while recording."""

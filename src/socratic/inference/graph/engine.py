@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.graph import Graph
-from socratic.draws import draw_dropped
+from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind
@@ -50,17 +50,15 @@ class GraphEngine(Engine):
         values = evaluate(self.circuit, self.circuit.leaves.log_density(rows), self.log_weights)
         return class_values(self.circuit, values, dtype)
 
-    def training_log_likelihood(
-        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
-    ) -> Tensor:
+    def training_log_likelihood(self, rows: Tensor, dropout: Dropout, leaf_dropout: float, masks: RowMasks) -> Tensor:
         """Log-likelihoods (N, C) with masks of their own for each row."""
         log_weights, leaves = self.log_weights, self.circuit.leaves.log_density(rows)
         if leaf_dropout > 0.0:
-            leaves = leaves.masked_fill(draw_dropped(leaves.shape, leaf_dropout, generator), 0.0)
+            leaves = leaves.masked_fill(masks.draw(leaves.shape, leaf_dropout), 0.0)
         if dropout.rate > 0.0:
-            masks = masks_of(self.circuit, dropout.masks, dropout.root)
-            dropped = draw_dropped((masks.n_masks, len(rows)), dropout.rate, generator)
-            log_weights = masks.drop(log_weights.unsqueeze(-1), dropped)
+            edges = masks_of(self.circuit, dropout.masks, dropout.root)
+            dropped = masks.draw((edges.n_masks, len(rows)), dropout.rate)
+            log_weights = edges.drop(log_weights.unsqueeze(-1), dropped)
         return class_values(self.circuit, evaluate(self.circuit, leaves, log_weights), rows.dtype)
 
     def masked(self, rows: Tensor, dropout: Dropout) -> GraphMaskedEvaluation:

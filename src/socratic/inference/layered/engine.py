@@ -10,6 +10,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import join_branches, split_branches
+from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine, Kind, LogMomentPlan
@@ -91,16 +92,14 @@ class LayeredEngine(Engine):
             return self.weights, log_sums
         return self.circuit.weights(scale_dtype(self.weights.roots[0])), log_sums_with_zeros
 
-    def training_log_likelihood(
-        self, rows: Tensor, dropout: Dropout, leaf_dropout: float, generator: torch.Generator
-    ) -> Tensor:
+    def training_log_likelihood(self, rows: Tensor, dropout: Dropout, leaf_dropout: float, masks: RowMasks) -> Tensor:
         """Log-likelihoods (N, C) with one mask for each row and child, shared by the sums of a region."""
         leaves = self.circuit.leaves
         if leaf_dropout > 0.0:
-            density = leaves.log_density_with_dropout(rows, leaf_dropout, generator)
+            density = leaves.log_density_with_dropout(rows, leaf_dropout, masks)
         else:
             density = leaves.log_density(rows)
-        kept = partial(log_sums_of_kept, rate=dropout.rate, generator=generator)
+        kept = partial(log_sums_of_kept, rate=dropout.rate, masks=masks)
         step, root_step = (log_sums if dropout.of_sums(root=root) is None else kept for root in (False, True))
         algebra = LogAlgebra(step, root_step)
         return walk(self.circuit, LogValues.rescale(density), self.weights, algebra).of_classes(rows.dtype)

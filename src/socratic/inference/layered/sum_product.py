@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from socratic.draws import draw_dropped
+from socratic.draws import RowMasks
 from socratic.inference.layered.values import Products
 from socratic.memory import Scratch, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
@@ -73,10 +73,10 @@ def _log_sums_by_term(weights: Tensor, products: Products) -> Tensor:
     return torch.cat(sums, dim=1)
 
 
-def log_sums_of_kept(weights: Tensor, products: Products, rate: float, generator: torch.Generator) -> Tensor:
+def log_sums_of_kept(weights: Tensor, products: Products, rate: float, masks: RowMasks) -> Tensor:
     """The same over the products that are kept: each is dropped from all sums of its region and row together."""
     log_products = products.left if products.right is None else pair_sums(products.left, products.right)
-    dropped = draw_dropped(log_products.shape, rate, generator)
+    dropped = masks.draw(log_products.shape, rate)
     # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
     kept, shift = exp_shifted(log_products.masked_fill(dropped, -torch.inf))
     return log_or_dead(torch.bmm(weights, kept)) + shift

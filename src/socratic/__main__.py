@@ -1,4 +1,4 @@
-"""``python -m socratic.cli``."""
+"""``python -m socratic``."""
 
 from socratic.cli.app import program
 

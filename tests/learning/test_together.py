@@ -1,0 +1,206 @@
+"""Two processes train together, over gloo, as one would alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import socratic
+from socratic.learning import Epoch, Rows, TrainingSettings, fit_gradient, initialise_leaves
+from socratic.workers import Workers
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = TrainingSettings(
+    n_epochs=3, batch_size=75, dropout=0.2, leaf_dropout=0.1, cross_entropy_weight=0.8, learning_rate=0.02
+)
+N_TRAIN = 301  # the last batch is a single row, of which one of two processes has none
+SECONDS = 120.0
+
+
+def digits(dtype: torch.dtype) -> tuple[Rows, Rows]:
+    """Rows of uneven weight to train on, and others to measure progress on."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    x = torch.tensor(data.data)[:, torch.tensor(data.data).std(0) > 1.0]
+    x = (x - x.mean(0)) / x.std(0)
+    weight = 0.01 + 5.0 * torch.rand(len(x), generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 3
+    rows = Rows(x.to(dtype), torch.tensor(data.target), weight.to(dtype))
+    return rows.take(slice(0, N_TRAIN)), rows.take(slice(N_TRAIN, 2 * N_TRAIN))
+
+
+def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
+    """An augmentation."""
+    return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+
+
+def train(file: Path, dtype: torch.dtype, checkpoint: Path | None = None, killed_after: int = 99) -> None:
+    """Train a circuit on digits and put its parameters and losses into a file; or be killed after some epochs."""
+    rows, validation = digits(dtype)
+    size = {"n_sums": 6, "n_leaves": 6, "depth": 3, "n_repetitions": 2}
+    circuit = socratic.rat_spn(rows.x.shape[1], 10, **size, seed=0).to(dtype)
+    initialise_leaves(circuit, rows.x)
+
+    def die(epoch: Epoch) -> None:
+        if epoch.number == killed_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    history = fit_gradient(
+        circuit,
+        rows,
+        SETTINGS,
+        torch.full((10,), -math.log(10), dtype=dtype),
+        validation=validation,
+        augment=noisy,
+        checkpoint=checkpoint,
+        progress=die,
+    )
+    result = {**circuit.state_dict(), "epochs": torch.tensor(history.epochs, dtype=torch.float64)}
+    torch.save(result | {"answers": circuit.log_likelihood(validation.x).detach().softmax(1)}, file)
+
+
+def train_together(rank: int, folder: Path, *arguments: Any) -> None:
+    train(folder / f"rank{rank}", *arguments)
+
+
+def one_is_killed(rank: int, folder: Path, checkpoint: Path) -> None:
+    """The second process is killed after two epochs."""
+    train(folder / f"rank{rank}", torch.float64, checkpoint, 1 if rank == 1 else 99)
+
+
+def train_on_own_rows(rank: int, folder: Path) -> None:
+    """A mistake: the rows are divided already."""
+    rows, _ = digits(torch.float32)
+    own = rows.take(slice(rank * 100, rank * 100 + 100))
+    circuit = socratic.rat_spn(own.x.shape[1], 10, seed=0)
+    with pytest.raises(ValueError, match="rows and settings must be the same in all 2 processes") as caught:
+        fit_gradient(circuit, own, SETTINGS, torch.zeros(10))
+    (folder / f"rank{rank}").write_text(str(caught.value))
+
+
+def fit_without_seed(rank: int, folder: Path) -> None:
+    """An estimator with a seed of its own in each process, unless they agree on one."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    x = rng.normal(size=(300, 3)) + y[:, None]
+    model = socratic.CircuitClassifier(structure="random", n_epochs=2, checkpoint=folder / "state", n_circuits=2)
+    model.fit(x, y, sample_weight=rng.uniform(0.5, 2.0, 300))
+    torch.save(torch.tensor(model.predict_proba(x)), folder / f"rank{rank}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Any:
+    """Processes that start at once, from one that has imported the library."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["tests.learning.test_together", "socratic.estimators"])
+    return context
+
+
+def begin(server: Any, function: Callable[..., None], folder: Path, *arguments: Any) -> list[BaseProcess]:
+    """Start two processes; the first argument of the function is the number of its process."""
+    processes = [
+        server.Process(target=_join_in, args=(rank, folder / "store", function, (folder, *arguments)))
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def _join_in(rank: int, store: Path, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    limit = timedelta(seconds=SECONDS)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2, timeout=limit)
+    assert Workers.present() == Workers(rank, 2)
+    function(rank, *arguments)
+    dist.destroy_process_group()
+
+
+def codes_of(processes: list[BaseProcess]) -> list[int | None]:
+    """The exit codes; whoever hangs has None, and is ended."""
+    for process in processes:
+        process.join(SECONDS)
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+    return codes
+
+
+def far_apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    """The largest difference between two results of training."""
+    return max(float((a[name] - b[name]).abs().max()) for name in a.keys() | b.keys())
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    """What one process learns."""
+    file = tmp_path_factory.mktemp("alone") / "result"
+    train(file, torch.float64)
+    return torch.load(file)
+
+
+def test_two_processes_learn_what_one_does(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
+    assert codes_of(begin(server, train_together, tmp_path, torch.float64)) == [0, 0]
+    first, second = (torch.load(tmp_path / f"rank{rank}") for rank in range(2))
+    assert far_apart(first, second) == 0.0
+    assert far_apart(first, alone) < 1e-4
+
+
+def test_two_processes_learn_what_one_does_in_single_precision(server: Any, tmp_path: Path) -> None:
+    """Adam enlarges rounding errors where a gradient is nearly 0, so that a few parameters differ; answers do not."""
+    train(tmp_path / "alone", torch.float32)
+    assert codes_of(begin(server, train_together, tmp_path, torch.float32)) == [0, 0]
+    alone, first, second = (torch.load(tmp_path / name) for name in ("alone", "rank0", "rank1"))
+    assert far_apart(first, second) == 0.0
+    assert far_apart({"answers": first["answers"]}, {"answers": alone["answers"]}) < 1e-4
+    differences = torch.cat([(first[name] - alone[name]).abs().flatten() for name in first])
+    assert (differences < 1e-4).double().mean() > 0.99
+
+
+def test_a_worker_is_killed_and_one_process_resumes(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
+    state = tmp_path / "state"
+    codes = codes_of(begin(server, one_is_killed, tmp_path, state))
+    assert codes[1] == -signal.SIGKILL
+    assert codes[0] not in (0, None)  # the other one failed, and did not wait for ever
+    assert state.is_file()
+    train(tmp_path / "resumed", torch.float64, state)
+    assert far_apart(torch.load(tmp_path / "resumed"), alone) < 1e-4
+    assert not state.exists()
+
+
+def test_two_processes_resume_what_one_began(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
+    state = tmp_path / "state"
+    process = server.Process(target=train, args=(tmp_path / "never", torch.float64, state, 0))
+    process.start()
+    assert codes_of([process]) == [-signal.SIGKILL]
+    assert codes_of(begin(server, train_together, tmp_path, torch.float64, state)) == [0, 0]
+    for rank in range(2):
+        assert far_apart(torch.load(tmp_path / f"rank{rank}"), alone) < 1e-4
+    assert not state.exists()
+
+
+def test_rows_that_differ_are_refused_by_all(server: Any, tmp_path: Path) -> None:
+    assert codes_of(begin(server, train_on_own_rows, tmp_path)) == [0, 0]
+    for rank in range(2):
+        assert "and differ: give all of them everything" in (tmp_path / f"rank{rank}").read_text()
+
+
+def test_estimators_agree_on_what_is_random(server: Any, tmp_path: Path) -> None:
+    assert codes_of(begin(server, fit_without_seed, tmp_path)) == [0, 0]
+    assert torch.equal(torch.load(tmp_path / "rank0"), torch.load(tmp_path / "rank1"))
+    assert not list(tmp_path.glob("state*"))
