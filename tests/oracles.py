@@ -1,4 +1,4 @@
-"""Slow and obvious references: brute-force enumeration of every dropout mask over the node view."""
+"""Slow and obvious references: every dropout mask over the node view, one after the other; trees row by row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.circuit.nodes import Leaf, Node, Product, Sum
 
@@ -140,3 +141,22 @@ def enumerate_masks(
             values[id(node)] = total
     shown = nodes_of(roots) if outputs is None else outputs
     return Enumeration(np.stack([values[id(node)] for node in shown], axis=1), probability)
+
+
+def consistent_cells(forest: Forest, x: np.ndarray) -> np.ndarray:
+    """Which cells rows (N, V) may be in: (N, T, K). Each goes down each tree, both ways where it misses a value."""
+    found = np.zeros((len(x), *forest.count.shape), dtype=bool)
+    for row, values in enumerate(forest.columns.ranked(x)):
+        for tree in range(forest.n_trees):
+            left = [0]
+            while left:
+                node = left.pop()
+                if forest.cell[tree, node] >= 0:
+                    found[row, tree, forest.cell[tree, node]] = True
+                    continue
+                value = values[forest.feature[tree, node]]
+                if np.isnan(value) or value <= forest.threshold[tree, node]:
+                    left.append(int(forest.left[tree, node]))
+                if np.isnan(value) or value > forest.threshold[tree, node]:
+                    left.append(int(forest.right[tree, node]))
+    return found

@@ -29,8 +29,9 @@ class Budget(NamedTuple):
         return max(1, (self.processor if device.type == "cpu" else self.other) // max(1, size))
 
 
-_CHUNK_BYTES = Budget(256 * 2**20, 3 * 2**30)
-"""Everything that a query holds for a chunk of rows."""
+_CHUNK_BYTES = Budget(64 * 2**20, 3 * 2**30)
+"""Everything that a query holds for a chunk of rows. On a processor, memory that is larger goes back to the system each
+time, and to have it filled with zeros again takes longer than the arithmetic."""
 _TILE_BYTES = Budget(5 * 2**19, 768 * 2**20)
 """Intermediates of a sum-product step: what is multiplied with the weights."""
 _BLOCK_BYTES = Budget(32 * 2**20, 2**30)

@@ -10,14 +10,14 @@ import pytest
 from socratic.circuit.forest import Forest
 from socratic.families import Bernoulli, Categorical, Gaussian
 from socratic.inference.forest import (
-    cells_of,
-    consistent_cells,
+    cell_parameters,
     forest_posterior,
     forest_shares,
     tree_answers,
     tree_log_joint,
 )
 from socratic.learning.structure import grow_forest
+from tests.oracles import consistent_cells
 
 FAMILIES = [Gaussian(), Categorical(3), Bernoulli()]
 GRID = np.linspace(-14.0, 16.0, 30_001)
@@ -63,12 +63,14 @@ def test_answers_are_the_shares_of_the_joint(forest: Forest) -> None:
     assert np.allclose(answers.shares, joint / joint.sum(2, keepdims=True), atol=1e-12)
 
 
-def test_complete_rows_are_in_one_cell_of_each_tree(forest: Forest) -> None:
-    x, _ = table(seed=3, missing=0.0)
-    consistent = consistent_cells(forest, x)
-    assert (consistent.sum(1) == 1).all()
-    assert (cells_of(forest, x) == consistent.argmax(1).T).all()
-    assert consistent_cells(forest, np.full((1, 3), np.nan)).sum() == (forest.count > 0).sum()
+def test_terms_are_those_of_every_consistent_cell(forest: Forest) -> None:
+    x, _ = table(seed=5, missing=0.4)
+    consistent, statistics = consistent_cells(forest, x), forest.columns.statistics(x)
+    found = tree_log_joint(forest, x)
+    for tree in range(forest.n_trees):
+        natural, log_weight = cell_parameters(forest, tree)
+        terms = np.where(consistent[:, tree], np.exp(statistics @ natural.T + log_weight), 0.0)
+        np.testing.assert_allclose(np.exp(found[:, tree]), terms @ forest.class_share[tree], rtol=1e-12)
 
 
 def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) -> None:
@@ -82,7 +84,7 @@ def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) 
     joint = tree_log_joint(forest, x)
     assert np.isfinite(joint).any()
     for row in range(len(x)):
-        consistent = consistent_cells(forest, x[[row]])[:, :, 0]
+        consistent = consistent_cells(forest, x[[row]])[0]
         for tree in range(forest.n_trees):
             if consistent[tree].sum() > 1:  # where shares of cells are needed: only the mean is checked here
                 continue
@@ -158,7 +160,6 @@ def test_a_column_that_no_tree_looks_at_makes_no_difference() -> None:
     x, y = table(missing=0.0)
     x[:, 1] = np.nan
     forest = grow_forest(x, y, FAMILIES, 3, n_trees=5, most_cells=12, seed=1)
-    assert forest.split_columns.tolist() == [0, 2]
     joint = np.exp(tree_log_joint(forest, x))
     shares = joint / joint.sum(2, keepdims=True)
     for column in (np.nan, 2.0):

@@ -12,12 +12,16 @@ that it is consistent with.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from socratic.circuit.cells import CellTables, levels
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
 FARTHEST = 1e6
 """In deviations: beyond, squares would lose the digits in which cells differ."""
 
@@ -43,25 +47,31 @@ class Columns(NamedTuple):
     def ranked(self, x: np.ndarray) -> np.ndarray:
         """Rows (N, V) as trees see them: categories by their rank."""
         ranked = np.array(x, dtype=np.float64)
-        for column, here, values in self._category_values(x):
-            ranked[here, column] = self.rank[values]
+        for column, place in zip(self.categories, self.category_places(x), strict=True):
+            ranked[:, column] = np.where(place < 0, np.nan, self.rank[place])
         return ranked
 
     def statistics(self, x: np.ndarray) -> np.ndarray:
-        """Rows (N, V) as cells see them (N, 3 U + Y): which numbers are there, these, their squares; categories."""
+        """Rows (N, V) as cells see them (N, 3 U + Y): :meth:`number_statistics`, and which categories they hold."""
+        hot = np.zeros((len(x), len(self.rank)))
+        for place in self.category_places(x):
+            here = np.flatnonzero(place >= 0)
+            hot[here, place[here]] = 1.0
+        return np.concatenate([self.number_statistics(x), hot], 1)
+
+    def number_statistics(self, x: np.ndarray) -> np.ndarray:
+        """Which numbers of rows (N, V) are there, these, and their squares: (N, 3 U)."""
         numbers = x[:, self.numbers]
         there = ~np.isnan(numbers)
         numbers = np.where(there, numbers, 0.0).clip(-FARTHEST, FARTHEST)
-        hot = np.zeros((len(x), len(self.rank)))
-        for _, here, values in self._category_values(x):
-            hot[here, values] = 1.0
-        return np.concatenate([there, numbers, numbers**2, hot], 1)
+        return np.concatenate([there, numbers, numbers**2], 1)
 
-    def _category_values(self, x: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Each categorical column, the rows that have a value there, and its place among all values."""
-        for start, column in zip(self.first, self.categories, strict=False):
-            here = np.flatnonzero(~np.isnan(x[:, column]))
-            yield column, here, start + x[here, column].astype(np.int64)
+    def category_places(self, x: np.ndarray) -> list[np.ndarray]:
+        """For each categorical column the place (N,) of the values of rows (N, V) among all Y; -1 where missing."""
+        return [
+            np.where(np.isnan(x[:, column]), -1 - start, np.nan_to_num(x[:, column])).astype(np.int64) + start
+            for start, column in zip(self.first, self.categories, strict=False)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +136,16 @@ class Forest:
         """Classes, C."""
         return self.class_share.shape[2]
 
-    @property
-    def split_columns(self) -> np.ndarray:
-        """Numbers of the columns that some tree looks at, ascending."""
-        return np.unique(self.feature[(self.cell < 0) & (self.left != self.right)])
+    @cached_property
+    def cell_tables(self) -> CellTables:
+        """By which rows find their cells."""
+        return CellTables(self.feature, self.threshold, self.left, self.right, self.cell)
+
+    @cached_property
+    def number_parameters(self) -> np.ndarray:
+        """Natural parameters (T, K, 3 U) of the Gaussian leaves, for :meth:`Columns.number_statistics`."""
+        constant = -0.5 * (_LOG_2PI + np.log(self.variance) + self.mean**2 / self.variance) - self.log_mass
+        return np.concatenate([constant, self.mean / self.variance, -0.5 / self.variance], 2)
 
     def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data for a model file."""
@@ -180,23 +196,3 @@ class Forest:
 def _check_range(name: str, values: np.ndarray, low: int, high: int) -> None:
     if values.dtype.kind not in "iu" or (values.size and not low <= values.min() <= values.max() < high):
         raise ValueError(f"{name} of a forest must hold whole numbers from {low} to {high - 1}")
-
-
-def levels(left: np.ndarray, right: np.ndarray, cell: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The trees and numbers of the inner nodes of all trees (T, M), one level after the other, from the roots down.
-
-    Raises ``ValueError`` where nodes lead to others that were met before: such trees may have no end.
-    """
-    n_met = 0
-    tree = np.arange(len(cell))
-    node = np.zeros(len(cell), dtype=np.int64)
-    while True:
-        inner = cell[tree, node] < 0
-        tree, node = tree[inner], node[inner]
-        if not len(tree):
-            return
-        n_met += len(tree)
-        if n_met > cell.size:
-            raise ValueError("left and right of a forest must lead to nodes of their own")
-        yield tree, node
-        tree, node = np.concatenate([tree, tree]), np.concatenate([left[tree, node], right[tree, node]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from socratic.inference.kinds import engine_of
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.structure.forest import PRIOR_STRENGTH
+from socratic.memory import table_rows
 
 NO_DROPOUT = (
     "doubt='dropout' is for circuits with sums to drop from, and structure='forest' asks the cells of trees; use "
@@ -132,7 +133,8 @@ class ForestCommittee:
     def shares(self, x: Tensor, log_prior: Tensor, _log_joints: Tensor | None = None) -> Tensor:
         """Class probabilities (N, C) of rows (N, V), by the trees."""
         prior = np.exp(log_prior.double().cpu().numpy())
-        return torch.as_tensor(forest_shares(self.forest, self._ask(x, self.weight_posteriors[0]), prior))
+        parts = self._ask(x, self.weight_posteriors[0])
+        return torch.as_tensor(np.concatenate([forest_shares(self.forest, part, prior) for part in parts]))
 
     def posterior(
         self,
@@ -145,15 +147,18 @@ class ForestCommittee:
     ) -> Posterior:
         """The class posterior of rows (N, V) over the trees, and over what is in doubt of their cells."""
         (doubt,) = doubts
-        return forest_posterior(self.forest, self._ask(x, doubt), np.asarray(class_prior))
+        parts = self._ask(x, doubt)
+        return Posterior.concatenate([forest_posterior(self.forest, part, np.asarray(class_prior)) for part in parts])
 
     def dropping(self, rate: float, masks: Any) -> list[Any]:  # noqa: ARG002 - of circuits
         """Raise ``ValueError``: a forest has nothing to drop."""
         raise ValueError(NO_DROPOUT)
 
-    def _ask(self, x: Tensor, doubt: WeightPosterior) -> TreeAnswers:
-        rows = x.double().cpu().numpy()
-        return tree_answers(self.forest, rows, worth=doubt.worth, prior_strength=doubt.prior_strength)
+    def _ask(self, x: Tensor, doubt: WeightPosterior) -> Iterator[TreeAnswers]:
+        """What the trees say of rows (N, V), some of them at a time."""
+        for part in x.split(table_rows(3 * self.forest.n_trees * self.forest.n_classes)):
+            rows = part.double().cpu().numpy()
+            yield tree_answers(self.forest, rows, worth=doubt.worth, prior_strength=doubt.prior_strength)
 
     def check(self) -> None:
         """Raise ``ValueError`` unless the parts that a model file gave fit together."""

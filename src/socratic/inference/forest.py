@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from socratic.circuit.forest import Forest, levels
+from socratic.circuit.cells import WORD_BITS, first_cells, set_bits
+from socratic.circuit.forest import Forest
 from socratic.inference.posterior import Posterior, entropy
 from socratic.memory import table_rows
 from socratic.numerics import sqrt_or_zero
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
 _TINY = 1e-300
+_CACHED = 64
+"""By so many times fewer numbers are gathered at once than fit in memory, so that they stay in a cache."""
 _LEAST = 1e-30
 """The least probability. Float32 holds it, in which ONNX files keep such numbers."""
 
@@ -38,48 +40,65 @@ class TreeAnswers(NamedTuple):
     entropy: np.ndarray
 
 
-def cells_of(forest: Forest, x: np.ndarray) -> np.ndarray:
-    """The cell (N, T) of each row (N, V) in each tree; nothing is missing."""
-    values = forest.columns.ranked(x)
-    found = np.empty((len(x), forest.n_trees), dtype=np.int64)
-    each = np.arange(len(x))
-    for tree in range(forest.n_trees):
-        feature, threshold = forest.feature[tree], forest.threshold[tree]
-        left, right, cell = forest.left[tree], forest.right[tree], forest.cell[tree]
-        node, rows = np.zeros(len(x), dtype=np.int64), each
-        while len(rows):
-            at = node[rows]
-            node[rows] = np.where(values[rows, feature[at]] <= threshold[at], left[at], right[at])
-            rows = rows[cell[node[rows]] < 0]
-        found[:, tree] = cell[node]
-    return found
+class Mixtures(NamedTuple):
+    """Rows in trees, and the cells of these that they may be in.
+
+    Attributes
+    ----------
+    pair : ndarray (P,)
+        The row and the tree, as row T + tree.
+    log_density : ndarray (P,)
+        log p_t(x).
+    portions : csr_array (P, T K)
+        The probability of each cell.
+    """
+
+    pair: np.ndarray
+    log_density: np.ndarray
+    portions: Any
 
 
-def consistent_cells(forest: Forest, x: np.ndarray) -> np.ndarray:
-    """Which cells of each tree each row (N, V) may be in: (T, K, N) booleans; NaN is missing."""
-    columns = np.ascontiguousarray(forest.columns.ranked(x).T)
-    reached = np.zeros((*forest.cell.shape, len(x)), dtype=bool)
-    reached[:, 0] = True
-    for tree, node in levels(forest.left, forest.right, forest.cell):
-        here, value = reached[tree, node], columns[forest.feature[tree, node]]
-        threshold = forest.threshold[tree, node][:, None]
-        # Comparisons with what is missing are false.
-        reached[tree, forest.left[tree, node]] = here & ~(value > threshold)
-        reached[tree, forest.right[tree, node]] = here & ~(value <= threshold)
-    found = np.zeros((*forest.count.shape, len(x)), dtype=bool)
-    tree, node = np.nonzero(forest.cell >= 0)
-    found[tree, forest.cell[tree, node]] = reached[tree, node]
-    return found
+def mixtures(forest: Forest, x: np.ndarray, words: np.ndarray, pairs: np.ndarray) -> Iterator[Mixtures]:
+    """What some of the trees say of some of the rows (N, V), a part of them at a time.
+
+    Parameters
+    ----------
+    forest : Forest
+    x : ndarray (N, V)
+    words : ndarray (N, W, T)
+        The cells that rows may be in, by :class:`~socratic.circuit.cells.CellTables`.
+    pairs : ndarray (P,)
+        Which rows and trees, as row T + tree.
+    """
+    from scipy.sparse import csr_array
+
+    n_trees, n_cells = forest.count.shape
+    log_weight = np.log(np.maximum(forest.count, _TINY) / forest.count.sum(1, keepdims=True)).ravel()
+    size = table_rows(words.shape[1] * WORD_BITS)
+    for start in range(0, len(pairs), size):
+        some = pairs[start : start + size]
+        row, tree = np.divmod(some, n_trees)
+        member, cell = set_bits(words[row, :, tree])
+        cell += tree[member] * n_cells
+        terms = log_weight[cell] + _log_density(forest, x, row[member], cell)
+        first = np.flatnonzero(np.diff(member, prepend=-1))
+        top = np.maximum.reduceat(terms, first)
+        parts = np.exp(terms - top[member])
+        total = np.add.reduceat(parts, first)
+        parts /= total[member]
+        portions = csr_array((parts, cell, np.append(first, len(cell))), (len(some), forest.count.size))
+        yield Mixtures(some, np.log(total) + top, portions)
 
 
 def tree_log_joint(forest: Forest, x: np.ndarray) -> np.ndarray:
     """log p_t(x, c) by each tree: (N, T, C); NaN is missing and marginalised exactly."""
-    found = np.empty((len(x), forest.n_trees, forest.n_classes))
-    for rows, tree, terms in _log_terms(forest, x):
-        top = terms.max(1, keepdims=True)  # every row is in some cell
+    words = forest.cell_tables.consistent(forest.columns.ranked(x))
+    shares = _flat(forest.class_share)
+    found = np.empty((len(x) * forest.n_trees, forest.n_classes))
+    for some in mixtures(forest, x, words, np.arange(len(found))):
         with np.errstate(divide="ignore"):
-            found[rows, tree] = np.log(np.exp(terms - top) @ forest.class_share[tree]) + top
-    return found
+            found[some.pair] = np.log(some.portions @ shares) + some.log_density[:, None]
+    return found.reshape(len(x), forest.n_trees, -1)
 
 
 class CellDoubt(NamedTuple):
@@ -113,26 +132,20 @@ def cell_doubt(forest: Forest, *, worth: float, prior_strength: float) -> CellDo
 
 def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength: float) -> TreeAnswers:
     """What each tree says of the classes of rows (N, V), the strength of a cell being ``prior_strength + worth n``."""
-    share = forest.class_share
-    spread, expected, information = cell_doubt(forest, worth=worth, prior_strength=prior_strength)
-    shape = (len(x), forest.n_trees)
-    by_class = (*shape, forest.n_classes)
-    found = TreeAnswers(np.empty(by_class), np.empty(by_class), np.empty(shape))
-    missing = np.isnan(x[:, forest.split_columns]).any(1)  # others make no difference to the cell
-    whole, some = np.flatnonzero(~missing), np.flatnonzero(missing)
-    if len(whole):
-        cells = cells_of(forest, x[whole])
-        for result, values in zip(found, (share, spread, expected), strict=True):
-            result[whole] = values[np.arange(forest.n_trees), cells]
-    for rows, tree, terms in _log_terms(forest, x[some]):
-        parts = np.exp(terms - terms.max(1, keepdims=True))
-        parts /= parts.sum(1, keepdims=True)
-        mean, variance = parts @ share[tree], parts**2 @ spread[tree]
-        found.shares[some[rows], tree], found.variance[some[rows], tree] = mean, variance
+    spread, expected, information = map(_flat, cell_doubt(forest, worth=worth, prior_strength=prior_strength))
+    share = _flat(forest.class_share)
+    words = forest.cell_tables.consistent(forest.columns.ranked(x))
+    cell, several = first_cells(words)
+    cell += np.arange(forest.n_trees) * forest.count.shape[1]
+    # Most trees know the cell of a row, also of one with missing values: they need not look at the others.
+    found = TreeAnswers(*(table.take(cell.ravel(), axis=0) for table in (share, spread, expected)))
+    for some in mixtures(forest, x, words, np.flatnonzero(several)):
+        squares = some.portions.power(2)
+        mean = some.portions @ share
+        found.shares[some.pair], found.variance[some.pair] = mean, squares @ spread
         # As if what a draw tells of each cell were small, and proportional to its variance.
-        within = _entropy(mean) - (parts**2 @ information[tree])
-        found.entropy[some[rows], tree] = np.maximum(within, 0.0)
-    return found
+        found.entropy[some.pair] = np.maximum(_entropy(mean) - squares @ information, 0.0)
+    return TreeAnswers(*(part.reshape(len(x), forest.n_trees, *part.shape[1:]) for part in found))
 
 
 def forest_shares(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> np.ndarray:
@@ -174,26 +187,29 @@ def _entropy(probabilities: np.ndarray) -> np.ndarray:
     return -(probabilities * np.log(np.maximum(probabilities, _TINY))).sum(-1)
 
 
-def _log_terms(forest: Forest, x: np.ndarray) -> Iterator[tuple[slice, int, np.ndarray]]:
-    """Some rows and a tree at a time: logs (n, K) of the terms of its sum, a cell's weight and density.
+def _flat(of_cells: np.ndarray) -> np.ndarray:
+    """Values (T, K, ...) of the cells of all trees in one row (T K, ...)."""
+    return of_cells.reshape(-1, *of_cells.shape[2:])
 
-    They are minus infinity in cells that a row cannot be in.
-    """
-    size = table_rows(forest.cell.size // 8)  # booleans are an eighth of numbers
-    for start in range(0, len(x), size):
-        rows = slice(start, min(start + size, len(x)))
-        statistics = forest.columns.statistics(x[rows])
-        consistent = consistent_cells(forest, x[rows])
-        for tree in range(forest.n_trees):
-            natural, log_weight = cell_parameters(forest, tree)
-            terms = statistics @ natural.T + log_weight
-            yield rows, tree, np.where(consistent[tree].T, terms, -np.inf)
+
+def _log_density(forest: Forest, x: np.ndarray, row: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Log-density (P,) of some of the rows (N, V), each within one of the cells (T K) that it may be in."""
+    statistics, natural = forest.columns.number_statistics(x), _flat(forest.number_parameters)
+    found = np.empty(len(row))
+    size = table_rows(_CACHED * natural.shape[1])
+    for start in range(0, len(row), size):
+        some = slice(start, start + size)
+        found[some] = np.einsum("pd,pd->p", statistics.take(row[some], 0), natural.take(cell[some], 0))
+    for place in forest.columns.category_places(x):
+        value = place[row]
+        here = np.flatnonzero(value >= 0)
+        found[here] += forest.log_table.ravel().take(cell[here] * len(forest.rank) + value[here])
+    return found
 
 
 def cell_parameters(forest: Forest, tree: int) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters (K, 3 U + Y) of the cells of a tree, for the statistics of rows, and log-weights (K,)."""
-    mean, variance, count = forest.mean[tree], forest.variance[tree], forest.count[tree]
-    constant = -0.5 * (_LOG_2PI + np.log(variance) + mean**2 / variance) - forest.log_mass[tree]
-    table = np.where(np.isneginf(forest.log_table[tree]), 0.0, forest.log_table[tree])  # no row is there
-    natural = np.concatenate([constant, mean / variance, -0.5 / variance, table], 1)
+    log_table, count = forest.log_table[tree], forest.count[tree]
+    table = np.where(np.isneginf(log_table), 0.0, log_table)  # no row is there
+    natural = np.concatenate([forest.number_parameters[tree], table], 1)
     return natural, np.log(np.maximum(count, _TINY) / count.sum())

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.circuit.forest import Columns, Forest, levels
+from socratic.circuit.cells import levels
+from socratic.circuit.forest import Columns, Forest
 from socratic.families import Family
 
 N_TREES, MOST_CELLS = 100, 256
