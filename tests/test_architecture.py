@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loading": {"errors", "circuit", "estimators"},
     "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading"},
     "scale": {*CORE, "tables", "estimators", "loading", "scoring"},
+    "serve": {"", *CORE, "images", "uncertainty", "tables", "estimators", "loading", "scoring"},
     "export": {*CORE, "images", "uncertainty", "learning", "tables", "estimators"},
     # "": the package itself, for its version.
     "cli": {
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scoring",
         "scale",
         "export",
+        "serve",
         "pages",
     },
     "__main__": {"cli"},

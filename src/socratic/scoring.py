@@ -128,7 +128,7 @@ class Scorer(ABC):
         """
         columns = self.chosen(columns)
         answer = self.answer(batch, start)
-        said = self._answers(answer, probabilities=bool(columns.probabilities))
+        said = self.answers(answer, probabilities=bool(columns.probabilities))
         if columns.explain:
             said = said.append_column(REASONS_COLUMN, self.reasons(batch, answer, start))
         return said.rename_columns(self.added(columns))
@@ -169,7 +169,7 @@ class Scorer(ABC):
                 "my_ (--prefix my_)"
             )
 
-    def _answers(self, answer: Answer, probabilities: bool) -> Any:
+    def answers(self, answer: Answer, probabilities: bool = False) -> Any:
         """An answer as a batch with the columns :data:`ANSWER_COLUMNS` and, if asked for, :attr:`class_columns`."""
         pa = import_pyarrow()
         best = answer.probabilities.argmax(1)

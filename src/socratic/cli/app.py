@@ -17,6 +17,7 @@ from socratic.cli.fit import fit
 from socratic.cli.info import info
 from socratic.cli.predict import predict
 from socratic.cli.score import score
+from socratic.cli.serve import serve
 
 app = typer.Typer(
     name="socratic",
@@ -49,6 +50,7 @@ app.command()(score)
 app.command()(evaluate)
 app.command()(info)
 app.command()(export)
+app.command()(serve)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from socratic.cli.failures import UserError, complain, no_such_column
 
@@ -15,26 +15,32 @@ if TYPE_CHECKING:
     from socratic.tables.reading import Source
 
 
-def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifierBase:
-    """Read a model file."""
+def load_any(path: Path, device: str = "auto", jobs: int | None = None) -> Any:
+    """Read a model file, whatever it holds."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a model file written by socratic fit")
     if not path.exists():
         raise UserError(f"there is no model file {path}; check the name, or write one with socratic fit")
+    check_device(device)
     from socratic.errors import ModelFileError
     from socratic.estimators.building import choose_device
-    from socratic.estimators.classification import CircuitClassifierBase
     from socratic.loading import load
 
-    check_device(device)
     if jobs is not None:
         import torch
 
         torch.set_num_threads(jobs)
     try:
-        model = load(path, device=choose_device(device))
+        return load(path, device=choose_device(device))
     except ModelFileError as error:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
+
+
+def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifierBase:
+    """Read the file of a classifier."""
+    from socratic.estimators.classification import CircuitClassifierBase
+
+    model = load_any(path, device, jobs)
     if not isinstance(model, CircuitClassifierBase):
         raise UserError(f"{path} holds a {type(model).__name__}; name a classifier, as socratic fit writes it")
     return model

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from socratic.estimators.building import Training, fit_circuit, threads, train_by_gradient
 from socratic.estimators.generative import GenerativeMixin
@@ -39,7 +40,10 @@ class DensityBase(TableEstimator):
     def uncertainty(self, X: Any) -> DensityUncertainty:  # noqa: N803
         """Mean and deviation of each row's p(x) over what is in doubt, and leaves as uncertain as ``leaf_variance``."""
         check_is_fitted(self)
-        x = encode_cells(self, X)
+        return self.uncertainty_rows(encode_cells(self, X))
+
+    def uncertainty_rows(self, x: Tensor) -> DensityUncertainty:
+        """The same of rows (N, V) as the circuit reads them."""
         moments = self._uncertain().moments(self.circuit_, known(x))
         return DensityUncertainty.of_moments(moments, self._log_density(x, self._log_joint(x)), self._log_volume(x))
 

@@ -171,7 +171,11 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual."""
         check_is_fitted(self)
-        return np.concatenate([self.conformal_.p_value(self._unusualness(x)) for x in self._batches(X)])
+        return np.concatenate([self.p_value_rows(x) for x in self._batches(X)])
+
+    def p_value_rows(self, x: Tensor) -> np.ndarray:
+        """The same of rows (N, V) as the circuit reads them."""
+        return self.conformal_.p_value(self._unusualness(x))
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Compare with rows that were held out; with the training rows if those are few."""

@@ -19,8 +19,8 @@ from socratic.images.labelled import Images, spread_evenly
 _SPLITS = {"train": ("train", "training"), "test": ("test", "testing"), "valid": ("valid", "val", "validation")}
 _SPLIT_NAMES = {name for names in _SPLITS.values() for name in names}
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".gif"}
-# What Pillow may take a file for: not the formats for which it starts another program.
-_FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "PPM", "TIFF", "GIF")
+"""What Pillow may take a file for: not the formats for which it starts another program."""
 _LONG_GREY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 _GREY = {"1", "L", "LA", "La", *_LONG_GREY}
 _WITH_ALPHA = {"LA", "La", "PA", "RGBA", "RGBa"}
@@ -247,6 +247,11 @@ def _read_all(
     return output
 
 
+def image_size(source: ImageSource) -> tuple[int, int]:
+    """Height and width that an image file declares, before it is unpacked or turned upright."""
+    return _with_image(source, lambda image: (image.height, image.width))
+
+
 def _is_grey(source: ImageSource) -> bool:
     return _with_image(source, lambda image: image.mode in _GREY)
 
@@ -260,7 +265,7 @@ def _with_image(source: ImageSource, use: Callable[[Any], Any]) -> Any:
     pillow = _pillow()
     file = source if isinstance(source, Path) else io.BytesIO(source.content)
     try:
-        with pillow.open(file, formats=_FORMATS) as image:
+        with pillow.open(file, formats=FORMATS) as image:
             return use(image)
     except PermissionError:
         raise

@@ -1,0 +1,117 @@
+"""What people read of a server: the front page, the reference of its paths, and its OpenAPI document."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse
+
+from socratic.serve.model import ServedModel, ServedTable
+from socratic.serve.replies import Json
+from socratic.serve.service import Service
+
+_STATIC = {"style.css": "text/css"}
+"""All files that are served, and what they hold."""
+
+
+def add_documents(app: FastAPI, service: Service) -> None:
+    """Add the pages, and make the OpenAPI document say what the rows of these models hold."""
+    described = app.openapi()
+    described["components"]["schemas"]["Row"] = row_schema(service.models.values())
+    pages = {"/": _front_page(service.models.values()), "/docs": _reference(described)}
+
+    def add_page(path: str, page: str) -> None:
+        @app.get(path, include_in_schema=False)
+        async def shown() -> HTMLResponse:
+            return HTMLResponse(page)
+
+    def add_file(name: str, kind: str) -> None:
+        content = (files("socratic.serve") / "static" / name).read_bytes()
+
+        @app.get(f"/static/{name}", include_in_schema=False)
+        async def sent() -> Response:
+            return Response(content, media_type=kind)
+
+    for path, page in pages.items():
+        add_page(path, page)
+    for name, kind in _STATIC.items():
+        add_file(name, kind)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Json:
+        return Json(described)
+
+
+def row_schema(models: Iterable[ServedModel]) -> dict[str, Any]:
+    """What a row may hold, as JSON schema: that of the only model of tables, or any of several."""
+    schemas = [
+        {
+            "title": f"Row of {model.name}",
+            "type": "object",
+            "description": "Values by column. Those that are left out, or null, are not known and are marginalised.",
+            "properties": {name: field.schema() for name, field in model.fields.items()},
+            "additionalProperties": False,
+        }
+        for model in models
+        if isinstance(model, ServedTable)
+    ]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"type": "object"}
+
+
+def _front_page(models: Iterable[ServedModel]) -> str:
+    rows = [
+        f"<tr><td><code>{_text(model.name)}</code></td><td>{_text(model.kind)}</td><td>{_text(_takes(model))}</td></tr>"
+        for model in models
+    ]
+    return _page(
+        "socratic",
+        "<h1>socratic</h1><p>Models that know what they do not know. This server answers for:</p>"
+        "<table><thead><tr><th>model</th><th>kind</th><th>takes</th></tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
+        '<p><a href="/docs">How to ask</a> · <a href="/openapi.json">OpenAPI</a> · '
+        '<a href="/v1/models">models</a> · <a href="/metrics">metrics</a></p>',
+    )
+
+
+def _takes(model: ServedModel) -> str:
+    described = model.describe()
+    if described["columns"] is not None:
+        return f"rows of {len(described['columns'])} columns"
+    return "images of " + " x ".join(map(str, described["image_shape"]))
+
+
+def _reference(described: Mapping[str, Any]) -> str:
+    parts = ["<h1>How to ask</h1>", '<p><a href="/">Front page</a> · <a href="/openapi.json">OpenAPI</a></p>']
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {_text(path)}</code></h2>")
+            parts.append(f"<p>{_text(operation.get('description', operation.get('summary', '')))}</p>")
+            parts.append(_fields(operation, described["components"]["schemas"]))
+    return _page("socratic: how to ask", "".join(parts))
+
+
+def _fields(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """A table of what an operation takes."""
+    taken = {each["name"]: each.get("description", "") for each in operation.get("parameters", ())}
+    content = operation.get("requestBody", {}).get("content", {})
+    name = content.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+    for field, schema in schemas.get(name, {}).get("properties", {}).items():
+        taken[field] = schema.get("description", "")
+    rows = "".join(f"<tr><td><code>{_text(key)}</code></td><td>{_text(said)}</td></tr>" for key, said in taken.items())
+    return f"<table><tbody>{rows}</tbody></table>" if rows else ""
+
+
+def _page(title: str, body: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="stylesheet" href="/static/style.css"></head><body>{body}</body></html>'
+    )
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

@@ -1,0 +1,319 @@
+"""Served models: what may be asked of a fitted estimator, and its answers as plain records."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from socratic.errors import check_rate
+from socratic.estimators import (
+    CircuitClassifier,
+    CircuitDensity,
+    CircuitImageClassifier,
+    CircuitImageDensity,
+    CircuitOutlierDetector,
+)
+from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.committee import NO_DROPOUT
+from socratic.estimators.density import DensityBase
+from socratic.estimators.posterior import DROPOUT
+from socratic.estimators.rejection import RejectingEstimator
+from socratic.scoring import scorer_of
+from socratic.serve.columns import Field, checked_rows, record_batch
+from socratic.serve.problems import RequestError
+from socratic.tables.batches import raw_batch
+from socratic.uncertainty.ambiguity import FAMILIAR, UNFAMILIAR
+from socratic.uncertainty.answers import Answer
+from socratic.uncertainty.reasons import Reasons
+
+_VARIANTS = 64
+"""Ways to ask a model that are remembered: each holds no more than a few settings of its own."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is asked; None is what it was fitted with.
+
+    Attributes
+    ----------
+    rejection_rate : float, optional
+        Share of familiar rows that may be refused.
+    risk : float, optional
+        Share of errors among answered rows above which a row is ambiguous.
+    doubt : str, optional
+        What is in doubt: "weights" or "dropout".
+    dropout : float, optional
+        The dropout rate, where that is in doubt.
+    reasons : int
+        Parts of each row to name that make it unusual, at most.
+    """
+
+    rejection_rate: float | None = None
+    risk: float | None = None
+    doubt: str | None = None
+    dropout: float | None = None
+    reasons: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """Those that are given and that change the model."""
+        given = ((each.name, getattr(self, each.name)) for each in fields(self) if each.name != "reasons")
+        return {name: value for name, value in given if value is not None}
+
+
+class ServedModel(ABC):
+    """A fitted estimator under a name.
+
+    Parameters
+    ----------
+    name : str
+        What requests call it.
+    estimator : estimator
+    """
+
+    kind: str
+    """What it is, in words."""
+    takes: str
+    """What it is asked about: "rows" or "images"."""
+
+    def __init__(self, name: str, estimator: Any) -> None:
+        self.name = name
+        self.estimator = estimator
+        self.variant = lru_cache(_VARIANTS)(self._variant)
+
+    @abstractmethod
+    def check(self, asked: Any) -> Any:
+        """What is asked about, as :meth:`answer` takes it; raises :class:`RequestError` if it cannot be answered."""
+
+    @abstractmethod
+    def join(self, parts: Sequence[Any]) -> Any:
+        """What several requests ask about, one after the other."""
+
+    @abstractmethod
+    def answer(self, asked: Any, options: Options) -> list[Record]:
+        """One record for each row or image, of numbers, text and lists alone; None stands for what is not known."""
+
+    def answer_all(self, parts: Sequence[Any], options: Options) -> list[list[Record]]:
+        """The records of several requests that ask in the same way, from one evaluation."""
+        records = iter(self.answer(parts[0] if len(parts) == 1 else self.join(parts), options))
+        return [[next(records) for _ in range(len(part))] for part in parts]
+
+    def notes(self, options: Options) -> list[str]:
+        """What to say of answers beside them: promises that the model cannot keep."""
+        model = self.variant(options)
+        if not isinstance(model, RejectingEstimator):
+            return []
+        problems = [model._calibration_problem(), getattr(model, "_risk_problem", lambda: None)()]
+        return [problem for problem in problems if problem is not None]
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, and what it takes and says, as plain data."""
+        model = self.estimator
+        classes = getattr(model, "classes_", None)
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "takes": self.takes,
+            "estimator": type(model).__name__,
+            "classes": None if classes is None else classes.tolist(),
+            "rejection_rate": getattr(model, "rejection_rate", None),
+            "risk": getattr(model, "risk", None),
+            "doubt": getattr(model, "doubt", None),
+            "calibrated": getattr(model, "calibrated_", None),
+            "explains": hasattr(model, "familiar_"),
+            "columns": None,
+            "image_shape": None,
+        }
+
+    def _variant(self, options: Options) -> Any:
+        """The estimator with some settings of its own; it shares everything else."""
+        settings = options.settings()
+        model = copy.copy(self.estimator)
+        for name, value in settings.items():
+            if not hasattr(model, name):
+                raise RequestError(f"{name} is not for this model: {self.name!r} is {a(self.kind)}")
+            setattr(model, name, value)
+        if "dropout" in settings and hasattr(model, "dropout_"):
+            model.dropout_ = settings["dropout"]
+        try:
+            _check_settings(model, settings)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+        if options.reasons and not hasattr(model, "familiar_"):
+            raise RequestError(f"reasons must be 0: {self.name!r} has no familiar rows to compare with; fit it again")
+        return model
+
+
+class ServedTable(ServedModel):
+    """An estimator of tables."""
+
+    takes = "rows"
+
+    def __init__(self, name: str, estimator: Any) -> None:
+        super().__init__(name, estimator)
+        self.kind = _KINDS[type(estimator)]
+        self.fields = {column.name: Field.of(column) for column in estimator.table_.columns}
+
+    def check(self, asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Rows whose fields all exist and hold what they may."""
+        return checked_rows(self.fields, asked)
+
+    def join(self, parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        """All rows."""
+        return [row for part in parts for row in part]
+
+    def answer(self, asked: list[dict[str, Any]], options: Options) -> list[Record]:
+        """One record for each row."""
+        model = self.variant(options)
+        encoded = model.table_.encode(raw_batch(record_batch(self.fields, asked), model.table_))
+        x = torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
+        if isinstance(model, CircuitClassifierBase):
+            records = classifier_records(model, model.answer_rows(x))
+        else:
+            records = density_records(model, x)
+        names = np.array(list(self.fields), dtype=object)
+        for record, strange in zip(records, np.isinf(encoded.codes), strict=True):
+            record["unseen"] = names[strange].tolist()
+        return with_reasons(records, model.explain_rows(x) if options.reasons else None, options.reasons)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, with its columns."""
+        columns = [
+            {
+                "name": field.name,
+                "takes": sorted(field.takes),
+                "categories": None if field.categories is None else list(field.categories),
+                "leaf": column.kind,
+                "left_out": field.left_out,
+            }
+            for field, column in zip(self.fields.values(), self.estimator.table_.columns, strict=True)
+        ]
+        return {**super().describe(), "columns": columns}
+
+
+def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Record]:
+    """What a classifier says of rows: what ``socratic predict`` writes, and all that is behind it."""
+    said = scorer_of(model).answers(answer).to_pylist()
+    classes, doubt = model.classes_.tolist(), answer.uncertainty
+    unfamiliar = model.is_rejected(answer).tolist()
+    for place, record in enumerate(said):
+        each = zip(classes, answer.probabilities[place].tolist(), doubt.std[place].tolist(), strict=True)
+        record["probabilities"] = [
+            {"label": label, "probability": finite(share), "std": finite(std)} for label, share, std in each
+        ]
+        record["mutual_information"] = float(doubt.mutual_information[place])
+        record["log_likelihood"] = float(doubt.log_likelihood[place])
+        record["log_std"] = float(doubt.log_std[place])
+        record["unfamiliar"] = unfamiliar[place]
+        record["ambiguous"] = None if model.risk is None else record["risk"] > model.risk
+    return [_finished(record) for record in said]
+
+
+def density_records(model: DensityBase, x: torch.Tensor) -> list[Record]:
+    """What a density or a detector says of rows (N, V) as its circuit reads them."""
+    doubt = model.uncertainty_rows(x)
+    p_value = model.p_value_rows(x) if isinstance(model, CircuitOutlierDetector) else None
+    return likelihood_records(doubt.log_likelihood, doubt.log_std, p_value, getattr(model, "rejection_rate", None))
+
+
+def likelihood_records(
+    log_likelihood: np.ndarray, log_std: np.ndarray | None, p_value: np.ndarray | None, rate: float | None
+) -> list[Record]:
+    """Records of rows without labels, from what is known of each (N,)."""
+    records: list[Record] = []
+    for place, value in enumerate(log_likelihood.tolist()):
+        record: Record = {"log_likelihood": value, "log_std": None if log_std is None else float(log_std[place])}
+        if p_value is not None and rate is not None:
+            record["p_value"] = float(p_value[place])
+            record["unfamiliar"] = record["p_value"] <= rate
+            record["verdict"] = UNFAMILIAR if record["unfamiliar"] else FAMILIAR
+        records.append(_finished(record))
+    return records
+
+
+def with_reasons(records: list[Record], reasons: Reasons | None, most: int) -> list[Record]:
+    """The same records, with the parts of each row that speak most against it."""
+    if reasons is not None:
+        for record, parts in zip(records, reasons.top(most), strict=True):
+            record["reasons"] = [
+                {"name": part.name, "excess": finite(part.excess), "p_value": finite(part.p_value)} for part in parts
+            ]
+    return records
+
+
+ANSWER_FIELDS = (
+    "label",
+    "probability",
+    "std",
+    "probabilities",
+    "entropy",
+    "mutual_information",
+    "log_likelihood",
+    "log_std",
+    "p_value",
+    "risk",
+    "unfamiliar",
+    "ambiguous",
+    "verdict",
+    "unseen",
+    "reasons",
+)
+"""What a record holds, whatever the model."""
+
+
+def finite(value: Any) -> Any:
+    """The same value, None in place of numbers that JSON has no word for."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def a(noun: str) -> str:
+    """A noun with its article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def _finished(record: Record) -> Record:
+    return {name: finite(record.get(name)) for name in ANSWER_FIELDS}
+
+
+def _check_settings(model: Any, settings: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless a fitted estimator can answer with these settings, which it has."""
+    if "rejection_rate" in settings:
+        check_rate("rejection_rate", settings["rejection_rate"])
+    if "risk" in settings:
+        model._risk()
+    if "doubt" in settings and not model._doubts_weights() and hasattr(model, "forest_"):
+        raise ValueError(NO_DROPOUT)
+    if "dropout" in settings:
+        check_rate("dropout", settings["dropout"])
+        if model.doubt != DROPOUT:
+            raise ValueError(f"dropout is for doubt='dropout'; got doubt={model.doubt!r}: send both")
+
+
+_KINDS: dict[type, str] = {
+    CircuitClassifier: "classifier",
+    CircuitImageClassifier: "classifier",
+    CircuitOutlierDetector: "outlier detector",
+    CircuitDensity: "density",
+    CircuitImageDensity: "density",
+}
+
+
+def served(name: str, estimator: Any) -> ServedModel:
+    """A fitted estimator as a model to serve."""
+    from socratic.serve.images import ServedImages
+
+    if type(estimator) not in _KINDS:
+        raise ValueError(
+            f"model {name!r} is a {type(estimator).__name__}, which cannot be served; serve a classifier, an outlier "
+            "detector or a density"
+        )
+    return (ServedTable if hasattr(estimator, "table_") else ServedImages)(name, estimator)

@@ -1,0 +1,64 @@
+"""Running a server: from model files to requests that are answered, until it is told to end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+import uvicorn
+
+from socratic.serve.app import create_app
+from socratic.serve.model import ServedModel
+from socratic.serve.settings import Settings
+
+
+def serve(models: Sequence[ServedModel], settings: Settings) -> None:
+    """Answer requests until a signal ends it, and then finish those that were accepted.
+
+    Parameters
+    ----------
+    models : sequence of ServedModel
+    settings : Settings
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(models, settings),
+            host=settings.host,
+            port=settings.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(max(settings.seconds, settings.table_seconds)) + 1,
+            ws="none",
+        )
+    )
+    sock = listening(settings)
+    names = ", ".join(model.name for model in models)
+    print(f"serving {names} at {address(settings, sock.getsockname()[1])}", flush=True)
+    with suppress(KeyboardInterrupt):  # uvicorn has ended in order, and then passes on the signal
+        server.run(sockets=[sock])
+
+
+def address(settings: Settings, port: int) -> str:
+    """Where a server is to be reached."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}"
+
+
+def listening(settings: Settings) -> socket.socket:
+    """A socket that listens; raises ``ValueError`` if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((settings.host, settings.port))
+    except OSError as error:
+        sock.close()
+        raise ValueError(
+            f"cannot listen on {address(settings, settings.port)}: {error.strerror or error}; choose another one"
+        ) from None
+    return sock

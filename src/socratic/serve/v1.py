@@ -1,0 +1,191 @@
+"""The service's own interface: rows and images in, everything the model can say of them out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from socratic.serve.images import ServedImages
+from socratic.serve.model import Options, ServedModel
+from socratic.serve.problems import RequestError
+from socratic.serve.replies import Json
+from socratic.serve.service import Service
+
+MOST_REASONS = 100
+Row = Annotated[dict[str, Any], WithJsonSchema({"$ref": "#/components/schemas/Row"})]
+"""A row is checked by its model; which columns there are, the OpenAPI document of a server says."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+
+class PredictRequest(_Strict):
+    """What to answer, and how: either rows, or an image."""
+
+    model: str | None = Field(None, description="Name of the model; may be left out if only one is served.")
+    rows: list[Row] | None = Field(None, description="Rows of a table: values by column; those left out are unknown.")
+    image: str | None = Field(None, description="An image file (PNG, JPEG, ...), in base64.")
+    pixels: list[Any] | None = Field(None, description="An image as (H, W) or (H, W, C) whole numbers, 0 to 255.")
+    resize: bool = Field(False, description="Whether an image of another size is resized or refused.")
+    rejection_rate: float | None = Field(
+        None, ge=0.0, lt=1.0, description="Share of familiar rows that may be refused; by default the model's."
+    )
+    risk: float | None = Field(
+        None, gt=0.0, lt=1.0, description="Share of errors above which rows are ambiguous; by default the model's."
+    )
+    doubt: Literal["weights", "dropout"] | None = Field(
+        None, description="What the deviations are over; by default what the model was calibrated with."
+    )
+    dropout: float | None = Field(None, ge=0.0, lt=1.0, description='The dropout rate, for "doubt": "dropout".')
+    reasons: int = Field(0, ge=0, le=MOST_REASONS, description="Parts of each row to name that make it unusual.")
+
+    def options(self) -> Options:
+        """How the model is asked."""
+        return Options(self.rejection_rate, self.risk, self.doubt, self.dropout, self.reasons)
+
+
+class ClassProbability(BaseModel):
+    """The probability of a class, and its standard deviation over what is in doubt."""
+
+    label: str | bool | int | float
+    probability: float | None
+    std: float | None
+
+
+class ReasonOut(BaseModel):
+    """A column, or a region of an image, that speaks against a row."""
+
+    name: str
+    excess: float | None = Field(description="By how much it is more surprising than usual, in nats; null: infinitely.")
+    p_value: float | None = Field(description="Share of familiar rows in which it is at least as surprising.")
+
+
+class Answer(BaseModel):
+    """What a model says of a row; null where it does not know, or where a number is infinite."""
+
+    label: str | bool | int | float | None = Field(description="The most probable class.")
+    probability: float | None = Field(description="Of the label.")
+    std: float | None = Field(description="Standard deviation of that probability over what is in doubt.")
+    probabilities: list[ClassProbability] | None
+    entropy: float | None = Field(description="Of the class probabilities, in nats.")
+    mutual_information: float | None = Field(description="The part of the entropy that is the model's own doubt.")
+    log_likelihood: float | None = Field(description="log p(x), in the units of the data.")
+    log_std: float | None = Field(description="Standard deviation of log p(x) over what is in doubt, in nats.")
+    p_value: float | None = Field(description="Share of familiar rows that are at least as unusual.")
+    risk: float | None = Field(description="The smallest risk at which the row is not ambiguous.")
+    unfamiliar: bool | None = Field(description="Whether the p-value is at most the rejection rate.")
+    ambiguous: bool | None = Field(description="Whether the risk is above the chosen one; null if none is.")
+    verdict: Literal["familiar", "unfamiliar", "ambiguous"] | None
+    unseen: list[str] | None = Field(description="Columns that hold values which no training row holds.")
+    reasons: list[ReasonOut] | None = Field(description="The parts that speak most against the row, most first.")
+
+
+class PredictResponse(BaseModel):
+    """Answers in the order of the rows."""
+
+    model: str
+    answers: list[Answer]
+    notes: list[str] = Field(description="Promises that the model cannot keep, in words.")
+
+
+class ColumnOut(BaseModel):
+    """A column of a model."""
+
+    name: str
+    takes: list[Literal["number", "text", "boolean"]] = Field(description="What its values may be; null is missing.")
+    categories: list[str | bool | int | float] | None = Field(description="Values that training rows hold.")
+    leaf: str = Field(description="The leaf family.")
+    left_out: str | None = Field(description="Why the column makes no difference, if so.")
+
+
+class ModelOut(BaseModel):
+    """A model: what it is, takes and says."""
+
+    name: str
+    kind: Literal["classifier", "outlier detector", "density"]
+    takes: Literal["rows", "images"]
+    estimator: str
+    classes: list[str | bool | int | float] | None
+    rejection_rate: float | None
+    risk: float | None
+    doubt: str | None
+    calibrated: bool | None
+    explains: bool
+    columns: list[ColumnOut] | None
+    image_shape: list[int] | None
+
+
+class ModelNames(BaseModel):
+    """The names of all models."""
+
+    models: list[str]
+
+
+class Failure(BaseModel):
+    """Why there is no answer."""
+
+    error: str
+
+
+FAILURES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure, "description": description}
+    for status, description in {
+        401: "No token, or a wrong one.",
+        404: "No such model.",
+        413: "Too many rows, bytes or pixels.",
+        422: "A request that cannot be answered as it is.",
+        503: "Too many requests at once; try again later.",
+    }.items()
+}
+ModelName = Annotated[str | None, Query(description="Name of the model; may be left out if only one is served.")]
+
+
+def router(service: Service) -> APIRouter:
+    """The paths under /v1, but for tables."""
+    routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES)
+    decoding = CapacityLimiter(1)  # unpacking images one at a time bounds the memory for it
+
+    @routes.post("/predict", response_model=PredictResponse)
+    async def predict(request: PredictRequest) -> Json:
+        """Answer rows of a table, or an image."""
+        model = service.model(request.model)
+        if request.image is None:
+            asked = _asked(model, request, service.settings.max_pixels)
+        else:
+            asked = await to_thread.run_sync(_asked, model, request, service.settings.max_pixels, limiter=decoding)
+        options = request.options()
+        answers = await service.answer(model, asked, options)
+        return Json({"model": model.name, "answers": answers, "notes": model.notes(options)})
+
+    @routes.get("/model", response_model=ModelOut)
+    async def describe(model: ModelName = None) -> Json:
+        """What a model is, takes and says."""
+        return Json(service.model(model).describe())
+
+    @routes.get("/models", response_model=ModelNames)
+    async def names() -> Json:
+        """The names of all models."""
+        return Json({"models": list(service.models)})
+
+    return routes
+
+
+def _asked(model: ServedModel, request: PredictRequest, max_pixels: int) -> Any:
+    """What a request asks about, as the model takes it."""
+    given = [name for name in ("rows", "image", "pixels") if getattr(request, name) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        raise RequestError(f"one of rows, image and pixels must be there; got {found}")
+    if not isinstance(model, ServedImages):
+        if request.rows is None or request.resize:
+            raise RequestError(f"model {model.name!r} answers rows of a table; send rows, without an image or resize")
+        return request.rows
+    if request.image is not None:
+        return model.decode(request.image, request.resize, max_pixels)
+    if request.pixels is None or request.resize:
+        raise RequestError(f"model {model.name!r} answers images; send image, or pixels of the right size")
+    return model.from_pixels(request.pixels)
