@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from socratic.estimators import CircuitImageClassifier as CircuitImageClassifier
     from socratic.estimators import CircuitImageDensity as CircuitImageDensity
     from socratic.estimators import CircuitOutlierDetector as CircuitOutlierDetector
+    from socratic.estimators import ColumnDrift as ColumnDrift
     from socratic.estimators import DensityUncertainty as DensityUncertainty
+    from socratic.estimators import DriftMonitor as DriftMonitor
+    from socratic.estimators import DriftReport as DriftReport
     from socratic.estimators import ImageReasons as ImageReasons
     from socratic.estimators import Reason as Reason
     from socratic.estimators import Reasons as Reasons
@@ -136,7 +139,10 @@ _HOMES = {
         "CircuitImageClassifier",
         "CircuitImageDensity",
         "CircuitOutlierDetector",
+        "ColumnDrift",
         "DensityUncertainty",
+        "DriftMonitor",
+        "DriftReport",
         "ImageReasons",
         "Reason",
         "Reasons",

@@ -16,10 +16,11 @@ from torch import Tensor
 from socratic.errors import DataFileError
 from socratic.estimators import Answer, CircuitClassifier, CircuitImageClassifier
 from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.tabular import TableEstimator
 from socratic.images.folders import read_images
 from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
-from socratic.tables.columns import Encoded, Unknown
+from socratic.tables.columns import Unknown
 from socratic.uncertainty.ambiguity import AMBIGUOUS, UNFAMILIAR
 from socratic.uncertainty.reasons import Reasons
 
@@ -219,22 +220,11 @@ class TableScorer(Scorer):
 
     def answer(self, batch: Any, start: int = 0) -> Answer:
         """What the model says of each row."""
-        encoded = self._encoded(batch, start)
-        for name, found in encoded.unknown.items():
-            before = self.unknown.get(name, Unknown(0, found.example))
-            self.unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
-        return self.model.answer_rows(self._rows(encoded))
+        return self.model.answer_rows(encode_batch(self.model, batch, start, self.unknown))
 
     def explain(self, batch: Any, start: int = 0) -> Reasons:
         """Why each row is unusual, or is not."""
-        return self.model.explain_rows(self._rows(self._encoded(batch, start)))
-
-    def _encoded(self, batch: Any, start: int) -> Encoded:
-        return self.model.table_.encode(raw_batch(batch, self.model.table_, start))
-
-    def _rows(self, encoded: Encoded) -> Tensor:
-        circuit = self.model.circuit_
-        return torch.as_tensor(encoded.codes, dtype=circuit.dtype, device=circuit.device)
+        return self.model.explain_rows(encode_batch(self.model, batch, start, {}))
 
 
 class ImageScorer(Scorer):
@@ -274,6 +264,26 @@ class ImageScorer(Scorer):
 
     def _settings(self) -> dict[str, Any]:
         return {"resize": self.resize}
+
+
+def encode_batch(model: TableEstimator, batch: Any, start: int, unknown: dict[str, Unknown]) -> Tensor:
+    """Rows (N, V) of tables, as the circuit of a model reads them.
+
+    Parameters
+    ----------
+    model : TableEstimator
+        A fitted one.
+    batch : pyarrow.RecordBatch
+    start : int
+        Rows before these, for messages.
+    unknown : dict of str to Unknown
+        Values not seen in training, by column, to which those of these rows are added.
+    """
+    encoded = model.table_.encode(raw_batch(batch, model.table_, start))
+    for name, found in encoded.unknown.items():
+        before = unknown.get(name, Unknown(0, found.example))
+        unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
+    return torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
 
 
 def scorer_of(model: CircuitClassifierBase) -> Scorer:

@@ -15,6 +15,7 @@ from socratic.cli.export import export
 from socratic.cli.failures import INTERRUPTED, run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
+from socratic.cli.monitor import monitor
 from socratic.cli.predict import predict
 from socratic.cli.score import score
 from socratic.cli.serve import serve
@@ -48,6 +49,7 @@ app.command()(fit)
 app.command()(predict)
 app.command()(score)
 app.command()(evaluate)
+app.command()(monitor)
 app.command()(info)
 app.command()(export)
 app.command()(serve)
@@ -67,7 +69,7 @@ def demo(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit with its code: 0, 2 for a mistake of the user, 130 when interrupted."""
+    """Run the program and exit with its code: 0, 2 for a mistake of the user, 3 for an alarm, 130 when interrupted."""
     given = None if arguments is None else list(arguments)
     sys.exit(run_guarded(lambda: app(given, prog_name="socratic", standalone_mode=False)))
 

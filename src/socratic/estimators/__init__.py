@@ -6,8 +6,10 @@ from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.image_reasons import ImageReasons
+from socratic.estimators.monitoring import DriftMonitor
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.uncertainty.answers import Answer, DensityUncertainty, Uncertainty
+from socratic.uncertainty.drift import ColumnDrift, DriftReport
 from socratic.uncertainty.reasons import Reason, Reasons
 
 __all__ = [
@@ -18,7 +20,10 @@ __all__ = [
     "CircuitImageClassifier",
     "CircuitImageDensity",
     "CircuitOutlierDetector",
+    "ColumnDrift",
     "DensityUncertainty",
+    "DriftMonitor",
+    "DriftReport",
     "ImageReasons",
     "Reason",
     "Reasons",

@@ -31,7 +31,7 @@ from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
 from socratic.learning.settings import Rows
 from socratic.tables.inputs import known
 from socratic.uncertainty.ambiguity import Ambiguity
-from socratic.uncertainty.answers import Answer, Uncertainty
+from socratic.uncertainty.answers import Answer, Judgement, Uncertainty
 from socratic.uncertainty.by_class import ClassConformal
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector, fit_detector
@@ -83,7 +83,17 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def answer_rows(self, x: Tensor) -> Answer:
         """The same of rows (N, V) as the circuit reads them."""
         answer = self._answer_alone(x)
-        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=self._p_value(x, answer)))
+        p_value = self.judge_rows(x, answer).p_value
+        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=p_value))
+
+    def judge_rows(self, x: Tensor, answer: Answer | None = None) -> Judgement:
+        """How familiar rows (N, V) are, as the circuit reads them; from the answer to them, if there is one."""
+        answer = self._answer_alone(x) if answer is None else answer
+        judged = self._judge_folds(x) or [(self.detector_.score(answer.uncertainty.scores()), answer.probabilities)]
+        scores, probabilities = map(np.stack, zip(*judged, strict=True))
+        if self.class_conformal_ is not None:
+            return Judgement(scores, self.class_conformal_.p_value(scores, probabilities))
+        return Judgement(scores, self.detector_.calibration.p_value(scores))
 
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""
@@ -219,14 +229,6 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         """Set what there is to doubt about circuits that were trained on rows."""
         self.doubt_ = self.doubt
         self._count_visits(train)
-
-    def _p_value(self, x: Tensor, answer: Answer) -> np.ndarray:
-        """P-values (n,) of rows (n, V) as the circuit reads them, and of what it answers."""
-        judged = self._judge_folds(x) or [(self.detector_.score(answer.uncertainty.scores()), answer.probabilities)]
-        scores, probabilities = map(np.stack, zip(*judged, strict=True))
-        if self.class_conformal_ is not None:
-            return self.class_conformal_.p_value(scores, probabilities)
-        return self.detector_.calibration.p_value(scores)
 
     def _judge_folds(self, x: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:  # noqa: ARG002 - here there are none
         """How unusual rows (n, V) are (n,), and their class probabilities (n, C), by the models of the folds."""

@@ -25,6 +25,7 @@ from socratic.estimators.parameters import PARAMETERS, Parameter, one_of
 from socratic.estimators.preparation import MIN_HELD_OUT, split_rows
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.tables.inputs import known
+from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
@@ -165,13 +166,18 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual: (N,)."""
+        return self.judge(X).p_value
+
+    def judge(self, X: Any) -> Judgement:  # noqa: N803
+        """How familiar rows are."""
         check_is_fitted(self)
         probabilities = self._ask(X)
         if not self.folds_:
-            return self.detector_.p_value(self._scores(X, probabilities))
-        with _rare_values_ignored():  # which were told of when the rows were scored
-            scores = [fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_]
-        return self.detector_.calibration.p_value(scores)
+            scores = [self.detector_.score(self._scores(X, probabilities))]
+        else:
+            with _rare_values_ignored():  # which were told of when the rows were scored
+                scores = [fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_]
+        return Judgement(np.stack(scores), self.detector_.calibration.p_value(scores))
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """Which rows to refuse: (N,) booleans.

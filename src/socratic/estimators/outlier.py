@@ -23,6 +23,7 @@ from socratic.learning.structure import least_typical, sampled_kernels
 from socratic.tables.columns import fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
+from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.scores import Scores
 
@@ -171,11 +172,12 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual."""
         check_is_fitted(self)
-        return np.concatenate([self.p_value_rows(x) for x in self._batches(X)])
+        return np.concatenate([self.judge_rows(x).p_value for x in self._batches(X)])
 
-    def p_value_rows(self, x: Tensor) -> np.ndarray:
-        """The same of rows (N, V) as the circuit reads them."""
-        return self.conformal_.p_value(self._unusualness(x))
+    def judge_rows(self, x: Tensor) -> Judgement:
+        """How familiar rows (N, V) are, as the circuit reads them."""
+        scores = np.atleast_2d(self._unusualness(x))
+        return Judgement(scores, self.conformal_.p_value(scores))
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Compare with rows that were held out; with the training rows if those are few."""

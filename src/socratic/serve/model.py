@@ -221,7 +221,7 @@ def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Rec
 def density_records(model: DensityBase, x: torch.Tensor) -> list[Record]:
     """What a density or a detector says of rows (N, V) as its circuit reads them."""
     doubt = model.uncertainty_rows(x)
-    p_value = model.p_value_rows(x) if isinstance(model, CircuitOutlierDetector) else None
+    p_value = model.judge_rows(x).p_value if isinstance(model, CircuitOutlierDetector) else None
     return likelihood_records(doubt.log_likelihood, doubt.log_std, p_value, getattr(model, "rejection_rate", None))
 
 

@@ -161,3 +161,20 @@ class Answer:
             each.name: np.concatenate([getattr(doubt, each.name) for doubt in doubts]) for each in fields(Uncertainty)
         }
         return Answer(np.concatenate([part.probabilities for part in parts]), Uncertainty(**columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """How familiar rows are.
+
+    Attributes
+    ----------
+    scores : ndarray (K, N)
+        How unusual they are, by the model of each fold; by the one model there is, if calibration rows were held out
+        for good.
+    p_value : ndarray (N,)
+        Share of familiar rows that are at least as unusual.
+    """
+
+    scores: np.ndarray
+    p_value: np.ndarray
