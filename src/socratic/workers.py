@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:  # torch takes seconds to import, and commands ask who they are before they need it
     from torch import Tensor
 
-__all__ = ["Workers", "is_first_process", "working_together"]
+__all__ = ["Workers", "is_first_process", "is_lost_connection", "working_together"]
 
 Value = TypeVar("Value")
 
@@ -97,7 +97,7 @@ def working_together() -> Iterator[Workers]:
     import torch
     import torch.distributed as dist
 
-    if dist.is_initialized() or not _started_together():
+    if not _started_together() or dist.is_initialized():
         yield Workers.present()
         return
     if torch.cuda.is_available():
@@ -106,6 +106,13 @@ def working_together() -> Iterator[Workers]:
     yield Workers.present()
     # Not after an error: the other processes may be waiting for this one, and notice when it ends.
     dist.destroy_process_group()
+
+
+def is_lost_connection(error: RuntimeError) -> bool:
+    """Whether an error says that another process cannot be reached, most likely because it has failed."""
+    import torch.distributed as dist
+
+    return isinstance(error, dist.DistError) or "gloo" in str(error)  # gloo's errors have no type of their own
 
 
 def _started_together() -> bool:

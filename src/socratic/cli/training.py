@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socratic.cli.console import on_terminal
 from socratic.cli.failures import UserError, complain, describe, library_errors, library_warnings
-from socratic.workers import is_first_process, working_together
+from socratic.workers import is_first_process, is_lost_connection, working_together
 
 if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
@@ -27,10 +28,24 @@ def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
         _check_checkpoint(Path(model.checkpoint), quiet)
     rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
     model.set_params(verbose=on_terminal() and not quiet)
-    with library_errors(), library_warnings(), working_together():
+    with library_errors(), library_warnings(), _lost_processes(), working_together():
         model.fit(*data)
     # How the training was watched and kept is no part of what was learnt.
     model.set_params(checkpoint=None, verbose=False)
+
+
+@contextmanager
+def _lost_processes() -> Iterator[None]:
+    """That another process failed is no bug of this one."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost_connection(error):
+            raise
+        raise UserError(
+            "another of the processes that train together is gone; see why, and start them again: with --checkpoint "
+            "they go on after the last epoch that was finished"
+        ) from error
 
 
 def save(model: CircuitClassifierBase, path: Path) -> None:
