@@ -187,3 +187,25 @@ def test_uncertain_columns(run: Run, folder: Path, tmp_path: Path) -> None:
 def test_variances_that_cannot_be(run: Run, folder: Path, tmp_path: Path, options: list[str], message: str) -> None:
     given = [part for value in options for part in ("--leaf-variance", value)]
     assert message in assert_one_line(run("fit", folder / "train.csv", *FIT, "-o", tmp_path / "model", *given))
+
+
+def test_a_folder_of_parquet_files_trains_random_trees(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    frame = pd.concat([pd.read_csv(folder / "train.csv")] * 3)
+    for number, part in enumerate((frame[:100], frame[100:])):
+        part.to_parquet(rows / f"part{number}.parquet", index=False)
+    target = ["--target", "outcome", "--epochs", 1, "--jobs", 1]
+    done = run("fit", rows, *target, "-o", tmp_path / "model")
+    assert done.code == 0, done.err
+    assert f"{len(frame):,} in 2 files" in done.out
+    assert "random" in done.out
+    assert run("predict", tmp_path / "model", rows / "part0.parquet", "-o", tmp_path / "out.csv").code == 0
+    assert "a table needs --target" in assert_one_line(run("fit", rows, "-o", tmp_path / "m"))
+    assert "no column 'nothing'" in assert_one_line(run("fit", rows, "--target", "nothing", "-o", tmp_path / "m"))
+    refused = run("fit", rows, "--target", "outcome", "--structure", "forest", "-o", tmp_path / "m")
+    assert "needs all rows in memory" in assert_one_line(refused)
+    (rows / "more.csv").write_text("a\n1\n")
+    assert "more.csv is no Parquet file" in assert_one_line(run("fit", rows, *target, "-o", tmp_path / "m"))

@@ -1,7 +1,8 @@
-"""``socratic fit``: train a classifier on a table or a folder of images."""
+"""``socratic fit``: train a classifier on a table, a folder of them, or a folder of images."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,8 @@ def fit(
         Path,
         typer.Argument(
             metavar="TRAIN",
-            help="A table to learn from (.csv, .csv.gz or .parquet), or a folder of images, one subfolder a class.",
+            help="A table to learn from (.csv, .csv.gz or .parquet); a folder of Parquet files, of any size; or a "
+            "folder of images, one subfolder a class.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="MODEL", help="The model file to write.")],
@@ -127,10 +129,11 @@ def fit(
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Train a classifier on a table or on a folder of images, and write it to a file.
+    """Train a classifier on a table, or on a folder of tables or images, and write it to a file.
 
     Numbers become gaussian leaves, true and false bernoulli ones, text categorical ones. Empty cells and NA are
-    missing values, which the model takes as they are.
+    missing values, which the model takes as they are. The Parquet files of a folder need not fit in memory: random
+    trees are trained on them.
     """
     quiet = quiet or not is_first_process()
     settings: dict[str, Any] = {
@@ -153,7 +156,7 @@ def fit(
         if checkpoint.absolute() == output.absolute():
             raise UserError(f"--checkpoint and --output are both {output}; choose another file for one of them")
     options = {"leaf": leaf, "drop": drop, "weight": weight, "drop_missing_target": drop_missing_target}
-    if train.is_dir():
+    if train.is_dir() and not _holds_tables(train, of_any_kind=target is not None):
         _check_none_given(train, target=target, time_budget=time_budget, **options)
         if isinstance(settings["leaf_variance"], dict):
             raise UserError(f"--leaf-variance of a column is for tables; {train} is a folder of images: give a number")
@@ -165,12 +168,21 @@ def fit(
         settings["structure"] = parse_structure(structure or "auto", STRUCTURES, epochs=epochs, checkpoint=checkpoint)
         settings["time_budget"] = check_time_budget(time_budget, settings["structure"])
         settings |= {"image_shape": shape, "leaf": parse_leaves(leaf or [])}
-        model, facts = _fit_table(train, target, options, settings, quiet)
+        fit_rows = _fit_folder if train.is_dir() else _fit_table
+        model, facts = fit_rows(train, target, options, settings, quiet)
     from socratic.cli.training import save
 
     save(model, output)
     if not quiet:
         _summarise(model, facts, output)
+
+
+def _holds_tables(folder: Path, *, of_any_kind: bool) -> bool:
+    """Whether there is a Parquet file in a folder, at any depth, or a table of any kind."""
+    from socratic.tables.reading import SUFFIXES
+
+    suffixes = SUFFIXES if of_any_kind else (".parquet",)
+    return any(path.name.lower().endswith(suffixes) and path.is_file() for path in folder.rglob("*"))
 
 
 def _check_none_given(folder: Path, **options: Any) -> None:
@@ -197,9 +209,31 @@ def _fit_table(
         if not quiet:
             _show_columns(table, settings["leaf"])
     model = CircuitClassifier(**settings)
-    train(model, table.features, table.labels, table.weight, quiet=quiet)
+    train(model, partial(model.fit, table.features, table.labels, table.weight), quiet=quiet)
     left_out = f" ({table.n_dropped:,} without a class left out)" if table.n_dropped else ""
     return model, {"rows": f"{len(table.labels):,}{left_out}"}
+
+
+def _fit_folder(
+    folder: Path, target: str, options: dict[str, Any], settings: dict[str, Any], quiet: bool
+) -> tuple[CircuitClassifierBase, dict[str, str]]:
+    """A fitted classifier of a folder of Parquet files, and what it was fitted to."""
+    from socratic.cli.console import output, waiting
+
+    with waiting("starting", quiet):
+        from socratic.cli.info import column_table
+        from socratic.cli.training import train
+        from socratic.estimators import CircuitClassifier
+        from socratic.estimators.streaming import fit_to_files
+        from socratic.scale.fitting import open_files
+    with library_errors():
+        chosen = {**options, "drop": options["drop"] or [], "leaf": settings["leaf"]}
+        files = open_files(folder, target=target, **chosen)
+    model = CircuitClassifier(**settings)
+    train(model, partial(fit_to_files, model, files), quiet=quiet)
+    if not quiet:
+        output().print(column_table(model.table_.columns, SHOWN_COLUMNS))
+    return model, {"rows": f"{files.files.n_rows:,} in {len(files.files.files):,} files"}
 
 
 def _fit_images(
@@ -216,7 +250,7 @@ def _fit_images(
         from socratic.cli.training import train
         from socratic.estimators import CircuitImageClassifier
     model = CircuitImageClassifier(**settings)
-    train(model, images, labels, quiet=quiet)
+    train(model, partial(model.fit, images, labels), quiet=quiet)
     return model, {"images": f"{len(images):,}, {describe_image(model.image_shape_)}"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
 
 
-def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
-    """Fit a classifier, from its checkpoint if there is one, together with the other processes of torchrun."""
+def train(model: CircuitClassifierBase, fit: Callable[[], Any], *, quiet: bool) -> None:
+    """Call ``fit``, which fits a classifier, from its checkpoint if there is one, with all processes of torchrun."""
     import rich
 
     from socratic.cli.scoring import check_device
@@ -29,7 +29,7 @@ def train(model: CircuitClassifierBase, *data: Any, quiet: bool) -> None:
     rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
     model.set_params(verbose=on_terminal() and not quiet)
     with library_errors(), library_warnings(), _lost_processes(), working_together():
-        model.fit(*data)
+        fit()
     # How the training was watched and kept is no part of what was learnt.
     model.set_params(checkpoint=None, verbose=False)
 

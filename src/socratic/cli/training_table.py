@@ -12,12 +12,11 @@ import numpy as np
 
 from socratic.cli.console import waiting, watched
 from socratic.cli.failures import UserError, no_such_column
-from socratic.tables.batches import Kind, import_pyarrow, numbers, texts
+from socratic.tables.batches import Kind, import_pyarrow, numbers, texts, weights
 from socratic.tables.cells import BOOLEANS
+from socratic.tables.labels import label_values
 from socratic.tables.raw import Coded
-from socratic.tables.reading import Chunk, TableSource, open_source
-
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+from socratic.tables.reading import TableSource, open_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,20 +63,20 @@ def read_training(
         kinds = {**source.kinds([name for name in features if name not in asked]), **asked}
     parts: dict[str, list[Any]] = {name: [] for name in features}
     labels: list[Coded] = []
-    weights: list[np.ndarray] = []
+    weight_parts: list[np.ndarray] = []
     for chunk in watched(source, "reading", quiet):
         for name in features:
             array = chunk.batch.column(name)
             parts[name].append(numbers(array, name, chunk.start) if kinds[name] == "number" else texts(array))
         labels.append(texts(chunk.batch.column(target)))
         if weight is not None:
-            weights.append(_checked_weights(chunk, weight))
+            weight_parts.append(weights(chunk.batch.column(weight), weight, chunk.start))
     classes, kept = class_texts(Coded.joined(labels), path, target, drop_missing_target)
     columns = {name: _joined(parts.pop(name), kinds[name], kept) for name in features}
     return TrainingTable(
         pa.table(columns),
         class_labels(classes, f"{path}: the target {target!r}"),
-        np.concatenate(weights)[kept] if weights else None,
+        np.concatenate(weight_parts)[kept] if weight_parts else None,
         int((~kept).sum()),
     )
 
@@ -123,18 +122,6 @@ def _features(
     return features
 
 
-def _checked_weights(chunk: Chunk, name: str) -> np.ndarray:
-    weights = numbers(chunk.batch.column(name), name, chunk.start)
-    wrong = ~(weights >= 0)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        found = "nothing" if np.isnan(weights[row]) else f"{weights[row]:g}"
-        raise UserError(
-            f"row {chunk.start + row + 1}, column {name!r}: a weight must be a number of at least 0; got {found}"
-        )
-    return weights
-
-
 def _joined(parts: Sequence[Any], kind: Kind, kept: np.ndarray) -> Any:
     """A column of all chunks as an Arrow array of its type."""
     pa = import_pyarrow()
@@ -152,25 +139,4 @@ def class_labels(classes: Coded, source: str) -> np.ndarray:
 
     ``source`` says where they are from, for messages.
     """
-    distinct, n_rows = classes.values, len(classes)
-    if len(distinct) == 1:
-        raise UserError(f"{source} holds one class only ({distinct[0]!r}); a classifier needs two")
-    if len(distinct) == n_rows and n_rows > 2:
-        raise UserError(f"{source} has another value in each of its {n_rows} rows; classes must repeat")
-    if all(_WHOLE.fullmatch(text) for text in distinct):
-        return np.array(distinct).astype(np.int64)[classes.codes]
-    if all(_is_number(text) for text in distinct):
-        example = next(text for text in sorted(distinct) if not _WHOLE.fullmatch(text))
-        raise UserError(
-            f"{source} holds numbers such as {example}, which are no classes; socratic predicts classes, so group them "
-            "first"
-        )
-    return np.array(distinct)[classes.codes]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return label_values(classes.values, len(classes), source)[classes.codes]

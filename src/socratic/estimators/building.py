@@ -31,7 +31,7 @@ from socratic.estimators.preparation import Parts
 from socratic.families import Family
 from socratic.learning.gradient import fit_gradient
 from socratic.learning.initialise import initialise_leaves
-from socratic.learning.settings import Epoch, History, Rows, TrainingSettings
+from socratic.learning.settings import Epoch, History, Rows, Source, TrainingSettings
 from socratic.learning.structure import hidden_chow_liu
 from socratic.tables.columns import Table
 from socratic.workers import Workers
@@ -89,7 +89,7 @@ class Training(NamedTuple):
 
     circuit: Circuit | Graph
     member: Member
-    train: Rows
+    train: Source
     validation: Rows | None
     sizes: Sizes
     progress: Callable[[Epoch], None] | None
@@ -112,7 +112,7 @@ def fit_circuit(
     device = choose_device(settings.device)
     learned = settings.structure_ in LEARNED
     sizes = choose_sizes(
-        len(train),
+        len(parts.source),
         len(table.columns),
         hidden_trees=settings.structure_ == HIDDEN_TREES,
         em=getattr(settings, "optimiser", "adam") == "em",
@@ -139,7 +139,7 @@ def fit_circuit(
     circuit.to(device)
     with progress_bar(settings.verbose, sizes.n_epochs, member.title) as progress:
         held_out = None if validation is None else validation.to(device)
-        history = trainer(Training(circuit, member, train.to(device), held_out, sizes, progress))
+        history = trainer(Training(circuit, member, parts.source.to(device), held_out, sizes, progress))
     full_precision(circuit)
     return circuit, history
 

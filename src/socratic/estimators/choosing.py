@@ -40,11 +40,13 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_structure(settings: Any, untrained: str) -> Choice:
+def choose_structure(
+    settings: Any, otherwise: str, reason: str = "nothing asks for a circuit that is trained"
+) -> Choice:
     """The structure that ``settings``, an estimator of tables, asks for.
 
-    With "auto" it is ``untrained``, one that needs no training, unless an argument is given that only circuits which
-    are trained have.
+    With "auto" it is ``otherwise``, for a ``reason``, unless an argument is given that only circuits which are trained
+    have.
     """
     if settings.structure != AUTO:
         return Choice(settings.structure, "asked for")
@@ -58,4 +60,4 @@ def choose_structure(settings: Any, untrained: str) -> Choice:
         family = as_family(leaf, f"leaf[{name!r}]")
         if not (family.unordered or isinstance(family, Gaussian)):
             return Choice("random", f"leaf={{{name!r}: {family.name!r}}} is for circuits that are trained")
-    return Choice(untrained, "nothing asks for a circuit that is trained")
+    return Choice(otherwise, reason)

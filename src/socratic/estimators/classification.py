@@ -28,7 +28,7 @@ from socratic.estimators.rejection import warn_of_few
 from socratic.estimators.verdicts import JudgingClassifier
 from socratic.inference.posterior import Posterior
 from socratic.inference.tempering import DROPOUT_RATES, WORTHS, most_doubt
-from socratic.learning.settings import Rows
+from socratic.learning.settings import Rows, Source
 from socratic.tables.inputs import known
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.answers import Answer, Judgement, Uncertainty
@@ -141,11 +141,11 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         labels[used] = numbers
         return labels
 
-    def _set_prior(self, train: Rows) -> None:
+    def _set_prior(self, train: Source) -> None:
         """Set ``class_prior_`` to what was asked for, or to the frequencies of the training rows."""
         n_classes = len(self.classes_)
         if self.class_prior is None:
-            counts = np.bincount(train.y.cpu().numpy(), train.weight.double().cpu().numpy(), minlength=n_classes)
+            counts = train.class_weights(n_classes)
             self.class_prior_ = counts / counts.sum()
             return
         uniform = isinstance(self.class_prior, str)
@@ -177,7 +177,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         Gives the answer to these rows.
         """
         reference = parts.reference or parts.train
-        self._start_doubt(parts.train)
+        self._start_doubt(parts.source)
         self._choose_doubt(parts.validation or reference)
         crossed = self._fit_profiles(reference, rng)
         self._expect(reference.x, self._scores_of, rng)
@@ -225,7 +225,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             self.detector_.calibration.p_value(scores)[held_out],
         )
 
-    def _start_doubt(self, train: Rows) -> None:
+    def _start_doubt(self, train: Source) -> None:
         """Set what there is to doubt about circuits that were trained on rows."""
         self.doubt_ = self.doubt
         self._count_visits(train)
@@ -350,7 +350,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         if hasattr(self, "committee_"):
             self.circuit_ = as_one(self.committee_.circuits)
 
-    def _count_visits(self, rows: Rows) -> None:
+    def _count_visits(self, rows: Source) -> None:
         super()._count_visits(rows)
         if hasattr(self, "committee_"):
             circuits = self.committee_.circuits

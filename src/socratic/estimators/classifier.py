@@ -78,6 +78,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         Epochs, of all circuits.
     """
 
+    _REFERENCE = 1 / 3
     _VALIDATED_FROM = 2000
     _UNTRAINED = FOREST
 
@@ -190,15 +191,20 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self._compare_structures(prepared, rng)
         folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
         held_out = self.calibration_fraction if folds is None else 0.0
-        parts = self._divide(prepared, rng, calibration=held_out, reference=1 / 3)
-        with threads(self.n_jobs):
-            self._train(parts, rng)
-            if folds is None:
-                self._calibrate(parts, rng)
-            else:
+        parts = self._divide(prepared, rng, calibration=held_out, reference=self._REFERENCE)
+        if folds is None:
+            self._fit_parts(parts, rng)
+        else:
+            with threads(self.n_jobs):
+                self._train(parts, rng)
                 self._cross_fit(parts.train, prepared, folds, rng)
         self._warn_unless_kept()
         return self
+
+    def _fit_parts(self, parts: Parts, rng: np.random.Generator) -> None:
+        with threads(self.n_jobs):
+            self._train(parts, rng)
+            self._calibrate(parts, rng)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -239,7 +245,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
             )
 
     def _train(self, parts: Parts, rng: np.random.Generator) -> None:
-        self._set_prior(parts.train)
+        self._set_prior(parts.source)
         seed = int(rng.integers(2**31 - 1))
 
         def trainer(job: Training) -> History:

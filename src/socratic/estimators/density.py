@@ -61,6 +61,7 @@ class DensityBase(TableEstimator):
                 return fit_em(
                     job.circuit,
                     job.train,
+                    sample=parts.train.to(job.circuit.device),
                     n_epochs=job.sizes.n_epochs,
                     batch_size=job.sizes.batch_size,
                     seed=job.member.seed,
@@ -77,7 +78,7 @@ class DensityBase(TableEstimator):
             circuits, self.history_ = fit_members(self, seed, fit)
         self._set_circuits(circuits)
         self.n_iter_ = len(self.history_.epochs)
-        self._count_visits(parts.train)
+        self._count_visits(parts.source)
 
     def _uncertain(self) -> Uncertain:
         """What is uncertain about the circuit."""
@@ -181,9 +182,12 @@ class CircuitDensity(GenerativeMixin, DensityMixin, DensityBase):
         parts = self._divide(prepared, rng, validated=validation is not None)
         if validation is not None:
             parts = replace(parts, validation=self._given_rows(validation))
+        self._fit_parts(parts, rng)
+        return self
+
+    def _fit_parts(self, parts: Parts, rng: np.random.Generator) -> None:
         self._fit_density(parts, rng)
         self._remember(parts.train)
-        return self
 
     def bits_per_dimension(self, X: Any) -> float:  # noqa: N803
         """Mean -log2 p(x) for each value that is known: what it takes to store one, in bits. Lower is better."""

@@ -17,7 +17,7 @@ from socratic.estimators.base import CircuitEstimator
 from socratic.inference.kinds import engine_of
 from socratic.inference.visits import weight_posterior
 from socratic.inference.weight_posterior import WeightPosterior
-from socratic.learning.settings import Rows
+from socratic.learning.settings import Rows, Source
 from socratic.memory import table_rows
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
@@ -79,15 +79,14 @@ class ExplainingEstimator(CircuitEstimator):
         if hasattr(self, "familiar_"):
             self._compare(np.empty((0, self.familiar_.surprise.shape[1])))
 
-    def _count_visits(self, rows: Rows) -> None:
+    def _count_visits(self, rows: Source) -> None:
         """Set ``weight_posterior_`` by the rows that were trained on."""
         self.weight_posterior_ = self._visits(self.circuit_, rows)
 
-    def _visits(self, circuit: Circuit | Graph, rows: Rows) -> WeightPosterior:
+    def _visits(self, circuit: Circuit | Graph, rows: Source) -> WeightPosterior:
         """The weight posterior that such rows leave to a circuit."""
         counted: WeightPosterior | None = None
-        for part in torch.arange(len(rows)).split(table_rows(rows.x.shape[1])):
-            some = rows.take(part)
+        for some in rows.pieces(table_rows(circuit.n_features)):
             found = weight_posterior(circuit, self._read(some.x), some.y, sample_weight=some.weight)
             counted = found if counted is None else counted.plus(found)
         assert counted is not None

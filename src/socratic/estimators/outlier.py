@@ -137,13 +137,17 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
         folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
         parts = self._divide(prepared, rng, calibration=self.calibration_fraction if folds is None else 0.0)
-        self._fit_density(parts, rng)
         if folds is None:
-            self._calibrate(parts, rng)
+            self._fit_parts(parts, rng)
         else:
+            self._fit_density(parts, rng)
             self._cross_fit(prepared, folds, rng)
         self._warn_unless_calibrated()
         return self
+
+    def _fit_parts(self, parts: Parts, rng: np.random.Generator) -> None:
+        self._fit_density(parts, rng)
+        self._calibrate(parts, rng)
 
     @property
     def offset_(self) -> float:

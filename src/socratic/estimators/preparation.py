@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from socratic.families import LeafName
-from socratic.learning.settings import Rows
+from socratic.learning.settings import Rows, Source
 from socratic.tables.columns import Table, fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
@@ -47,12 +47,21 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The rows of each part of a :class:`Split`, encoded and standardised."""
+    """The rows of each part of a :class:`Split`, encoded and standardised.
+
+    Where not all rows to train on fit in memory, ``train`` is a sample of them, and they come from ``stream``.
+    """
 
     train: Rows
     validation: Rows | None
     reference: Rows
     calibration: Rows
+    stream: Source | None = None
+
+    @property
+    def source(self) -> Source:
+        """All rows to train on."""
+        return self.train if self.stream is None else self.stream
 
 
 def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Canonical:
@@ -200,11 +209,7 @@ def split_rows(
     parts: list[list[int]] = [[], [], []]  # train, validation, calibration
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
-        share = [int(size / n * len(members) + rng.random()) for size in sizes]
-        spare = len(members) - max(1, -(-len(members) // 2))
-        while sum(share) > spare:
-            share[int(np.argmax(share))] -= 1
-        stops = np.cumsum(share)
+        stops = np.cumsum(held_out_of(len(members), n, sizes, rng))
         parts[1].extend(members[: stops[0]])
         parts[2].extend(members[stops[0] : stops[1]])
         parts[0].extend(members[stops[1] :])
@@ -212,6 +217,15 @@ def split_rows(
     first = int(reference * len(held))
     train, stop = (np.array(sorted(part), dtype=int) for part in parts[:2])
     return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]))
+
+
+def held_out_of(n_members: int, n_rows: int, sizes: Sequence[int], rng: np.random.Generator) -> list[int]:
+    """How many of the rows of a class are held out for parts of so many of all rows; half of them, and one, stay."""
+    share = [int(size / n_rows * n_members + rng.random()) for size in sizes]
+    spare = n_members - max(1, -(-n_members // 2))
+    while sum(share) > spare:
+        share[int(np.argmax(share))] -= 1
+    return share
 
 
 def _digests(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:

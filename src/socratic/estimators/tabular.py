@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.estimators.building import check_structure
-from socratic.estimators.choosing import choose_structure
+from socratic.estimators.choosing import Choice, choose_structure
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
@@ -36,6 +37,8 @@ class TableEstimator(ExplainingEstimator):
     _UNTRAINED: ClassVar[str] = KERNELS
     """The structure of which nothing is trained that ``structure="auto"`` takes."""
     expected_: ExpectedScores
+    _REFERENCE: ClassVar[float] = 0.0
+    """Share of the calibration rows that what is not trained is chosen by."""
     _VALIDATED_FROM = 0
     """Rows from which on some are held out to stop on, unless ``validation_fraction`` says how many."""
 
@@ -113,11 +116,19 @@ class TableEstimator(ExplainingEstimator):
         """The columns, and the weight of each row (N,)."""
         self._check_parameters()
         raw = check_columns(self, X, reset=True)
-        _by_number(self.leaf_variance, raw.names)
         weight = check_weights(sample_weight, X)
-        self.structure_, self.structure_reason_ = choose_structure(self, self._UNTRAINED)
-        check_structure(self, weight)
+        self._settle(choose_structure(self, self._UNTRAINED), raw.names, weight)
         return raw, weight
+
+    def _settle(self, choice: Choice, names: Sequence[str], weight: np.ndarray) -> None:
+        """Set the structure, after checks that it goes together with the columns and the weights (N,) of rows."""
+        _by_number(self.leaf_variance, names)
+        self.structure_, self.structure_reason_ = choice
+        check_structure(self, weight)
+
+    @abstractmethod
+    def _fit_parts(self, parts: Parts, rng: np.random.Generator) -> None:
+        """Train and calibrate on rows that were divided; ``table_`` is how they were encoded."""
 
     def _prepare(self, raw: RawTable, labels: np.ndarray, weight: np.ndarray) -> Prepared:
         """Choose leaf families, and put the rows in an order."""

@@ -16,7 +16,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.errors import check_count
 from socratic.learning.expectation import Maximiser, Statistics, maximiser_of
-from socratic.learning.settings import Epoch, History, Rows
+from socratic.learning.settings import Epoch, History, Rows, Source
 
 _TOLERANCE = 1e-5
 """Nats per variable that an epoch has to gain to count as a gain."""
@@ -24,8 +24,9 @@ _TOLERANCE = 1e-5
 
 def fit_em(
     circuit: Circuit | Graph,
-    rows: Rows,
+    rows: Source,
     *,
+    sample: Rows | None = None,
     n_epochs: int,
     batch_size: int | None = None,
     step: float = 0.3,
@@ -46,8 +47,11 @@ def fit_em(
     Parameters
     ----------
     circuit : Circuit or Graph
-    rows : Rows
-        On the circuit's device.
+    rows : Source
+        Such as :class:`~socratic.learning.settings.Rows`; what comes of it is on the circuit's device.
+    sample : Rows, optional
+        What the distribution of each column is taken from, towards which leaves are smoothed; by default from all rows,
+        which must be in memory then.
     n_epochs : int
         Largest number of passes over the rows.
     batch_size : int, optional
@@ -70,7 +74,7 @@ def fit_em(
     check_count("n_epochs", n_epochs)
     if not 0.0 < step <= 1.0:
         raise ValueError(f"step must be a number above 0 and at most 1; got {step!r}")
-    maximiser = maximiser_of(circuit, rows, smoothing)
+    maximiser = maximiser_of(circuit, _in_memory(rows, sample), smoothing)
     statistics = _full_step(maximiser, rows)
     generator = torch.Generator().manual_seed(seed)
     total = statistics.log_likelihood
@@ -93,21 +97,38 @@ def fit_em(
         lowest = min(lowest, watched)
         if len(epochs) == n_epochs or without_gain == patience:
             break
-        if batch_size is None:
-            statistics = _full_step(maximiser, rows)
-            total = statistics.log_likelihood
-        else:
-            total = 0.0
-            for batch in torch.randperm(len(rows), generator=generator).to(rows.x.device).split(batch_size):
-                found = maximiser.expect(rows.take(batch))
-                total += found.log_likelihood
-                statistics = statistics.moved_towards(found, step)
-                maximiser.maximise(statistics)
+        order = int(torch.randint(2**62, (1,), generator=generator))
+        statistics, total = _epoch(maximiser, rows, statistics, batch_size, step, order)
     circuit.load_state_dict(kept)
     return History(tuple(epochs), best)
 
 
-def _full_step(maximiser: Maximiser, rows: Rows) -> Statistics:
+def _in_memory(rows: Source, sample: Rows | None) -> Rows:
+    """The sample, or the rows themselves without one."""
+    if sample is not None:
+        return sample
+    if not isinstance(rows, Rows):
+        raise ValueError(f"sample must hold some of the rows where these are not in memory; got {type(rows).__name__}")
+    return rows
+
+
+def _epoch(
+    maximiser: Maximiser, rows: Source, statistics: Statistics, batch_size: int | None, step: float, order: int
+) -> tuple[Statistics, float]:
+    """A step on all rows, or one on each batch of them: the statistics, and the log-likelihood on the way."""
+    if batch_size is None:
+        statistics = _full_step(maximiser, rows)
+        return statistics, statistics.log_likelihood
+    total = 0.0
+    for batch in rows.batches(batch_size, order):
+        found = maximiser.expect(batch)
+        total += found.log_likelihood
+        statistics = statistics.moved_towards(found, step)
+        maximiser.maximise(statistics)
+    return statistics, total
+
+
+def _full_step(maximiser: Maximiser, rows: Source) -> Statistics:
     """A step on all rows: their statistics before it."""
     statistics = maximiser.expect(rows)
     maximiser.maximise(statistics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from socratic.inference.layered.algebra import LogAlgebra
 from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import walk
 from socratic.learning.initialise import fit_columns
-from socratic.learning.settings import Rows
+from socratic.learning.settings import Rows, Source
 
 _ROWS_AT_A_TIME = 1000
 
@@ -106,13 +107,9 @@ class Maximiser(ABC):
     def _set_weights(self, edges: Sequence[Tensor]) -> None:
         """Make the weights proportional to expected counts, smoothed."""
 
-    def expect(self, rows: Rows) -> Statistics:
+    def expect(self, rows: Source) -> Statistics:
         """Expected statistics of some rows under the present parameters."""
-        parts = [self._expect(rows.take(part)) for part in torch.arange(len(rows)).split(_ROWS_AT_A_TIME)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total.plus(part)
-        return total
+        return reduce(Statistics.plus, map(self._expect, rows.pieces(_ROWS_AT_A_TIME)))
 
     def _expect(self, rows: Rows) -> Statistics:
         flow = self._flow(rows)

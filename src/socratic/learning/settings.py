@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,15 @@ class Source(Protocol):
 
     def batches(self, batch_size: int, seed: int) -> Iterator[Rows]:
         """All rows once, so many at a time and the rest at the end, in an order that the seed alone decides."""
+
+    def pieces(self, n_rows: int) -> Iterator[Rows]:
+        """All rows once, at most so many at a time, in the order that they are kept in."""
+
+    def class_weights(self, n_classes: int) -> np.ndarray:
+        """What the rows of each class weigh together: (C,)."""
+
+    def to(self, device: torch.device) -> Source:
+        """The same rows, whose batches and pieces come on another device."""
 
     def digest(self) -> bytes:
         """What tells these rows from others: a checkpoint is named by it."""
@@ -63,6 +73,15 @@ class Rows:
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         for index in order.to(self.x.device).split(batch_size):
             yield self.take(index)
+
+    def pieces(self, n_rows: int) -> Iterator[Rows]:
+        """All rows once, so many at a time and the rest at the end, in their order."""
+        for start in range(0, len(self), n_rows):
+            yield self.take(slice(start, start + n_rows))
+
+    def class_weights(self, n_classes: int) -> np.ndarray:
+        """What the rows of each class weigh together: (C,)."""
+        return np.bincount(self.y.cpu().numpy(), self.weight.double().cpu().numpy(), minlength=n_classes)
 
     def digest(self) -> bytes:
         """What tells these rows from others."""

@@ -1,6 +1,7 @@
-"""Many rows: folders of tables of any size, scored in bounded memory, by one process or many."""
+"""Many rows: folders of tables of any size, trained on and scored in bounded memory."""
 
 from socratic.scale.files import FileScorer, Outcome
+from socratic.scale.fitting import fit_files
 from socratic.scale.manifest import InputFile, Record
 from socratic.scale.places import Place
 from socratic.scale.run import Summary, score_files
@@ -17,6 +18,7 @@ __all__ = [
     "Place",
     "Record",
     "Summary",
+    "fit_files",
     "score_files",
     "spark_udf",
 ]

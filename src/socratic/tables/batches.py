@@ -68,6 +68,19 @@ def numbers(array: Any, name: str, start: int) -> np.ndarray:
     return found
 
 
+def weights(array: Any, name: str, start: int) -> np.ndarray:
+    """A column of weights (N,), each a number of at least 0; the parameters are those of :func:`numbers`."""
+    found = numbers(array, name, start)
+    wrong = ~(found >= 0)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        got = "nothing" if np.isnan(found[row]) else f"{found[row]:g}"
+        raise DataFileError(
+            f"row {start + row + 1}, column {name!r}: a weight must be a number of at least 0; got {got}"
+        )
+    return found
+
+
 def texts(array: Any) -> Coded:
     """A column as text: the distinct texts of its cells, and which of them is where."""
     codes, distinct = encode_dictionary(array)

@@ -16,7 +16,8 @@ from socratic.tables.left_out import why_left_out
 from socratic.tables.raw import Coded, RawTable
 from socratic.tables.scaling import absent, rounded, scaled
 
-_MAX_CATEGORIES = 1000
+MAX_CATEGORIES = 1000
+"""Different values of a column without order, at most."""
 _FEWEST_OF_TWO, _SHARE_OF_TWO = 5, 0.01
 """Rows that hold the rarer of two numbers: with fewer, others may follow."""
 
@@ -233,9 +234,9 @@ def _two_numbers(values: np.ndarray) -> tuple[float, ...]:
 
 def _fit_categories(name: str, values: np.ndarray | Coded, leaf: LeafName) -> Column:
     known = _distinct(_coded(values))
-    if len(known) > _MAX_CATEGORIES:
+    if len(known) > MAX_CATEGORIES:
         raise ValueError(
-            f"column {name!r} has {len(known)} different values, more than {_MAX_CATEGORIES}: "
+            f"column {name!r} has {len(known)} different values, more than {MAX_CATEGORIES}: "
             "leave it out if it identifies rows, or convert it to numbers"
         )
     family = family_for(leaf, np.arange(max(1, len(known))))

@@ -107,6 +107,20 @@ class RawTable:
     values: tuple[np.ndarray | Coded, ...]
     n_rows: int
 
+    def take(self, rows: np.ndarray) -> RawTable:
+        """Some of the rows, by their places."""
+        values = [each.take(rows) if isinstance(each, Coded) else each[rows] for each in self.values]
+        return RawTable(self.names, tuple(values), len(rows))
+
+    @classmethod
+    def joined(cls, parts: Sequence[RawTable]) -> RawTable:
+        """The rows of all parts, one after the other; their columns hold the same kinds of values."""
+        values = [
+            Coded.joined(each) if isinstance(each[0], Coded) else np.concatenate(each)
+            for each in zip(*(part.values for part in parts), strict=True)
+        ]
+        return cls(parts[0].names, tuple(values), sum(part.n_rows for part in parts))
+
     @property
     def missing(self) -> np.ndarray:
         """Which entries are missing: (N, V)."""

@@ -31,7 +31,11 @@ def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
     seen = np.isfinite(values)
     if not seen.any():
         return column
-    column = _with_unseen(column, values[seen], weight[seen] / weight[seen].mean())
+    counts = None
+    if column.categories is not None:
+        relative = weight[seen] / weight[seen].mean()
+        counts = np.bincount(values[seen].astype(np.int64), relative, minlength=len(column.categories))
+    column = with_counts(column, counts, float(seen.sum()))
     scaling = column.family.scaling
     if scaling == "none":
         return column
@@ -102,14 +106,15 @@ def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     return mean, math.sqrt(float(np.average((values - mean) ** 2, weights=weight)))
 
 
-def _with_unseen(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
-    """The column with the probability of values that are not among these (N,), of rows that weigh 1 on average."""
-    counts, n_single = None, 0
-    if column.categories is not None:
-        found = np.bincount(values.astype(np.int64), weight, minlength=len(column.categories))
-        counts, n_single = tuple(found.tolist()), int(((found > 0.0) & (found <= 1.0)).sum())
+def with_counts(column: Column, counts: np.ndarray | None, n_rows: float) -> Column:
+    """The column with how often training rows hold each category (K,), and how probable values are that none holds.
+
+    ``n_rows`` is how many of the rows hold something. Rows weigh 1 on average; ``counts`` is None for numbers.
+    """
+    n_single = 0 if counts is None else int(((counts > 0.0) & (counts <= 1.0)).sum())
     # Where no value is alone, half a row stands for those that were never seen.
-    return replace(column, counts=counts, unseen=min(max(n_single, 0.5) / (float(weight.sum()) + 1.0), _MOST_UNSEEN))
+    unseen = min(max(n_single, 0.5) / (n_rows + 1.0), _MOST_UNSEEN)
+    return replace(column, counts=None if counts is None else tuple(counts.tolist()), unseen=unseen)
 
 
 def rounded(values: np.ndarray, relative: np.ndarray) -> np.ndarray:

@@ -1,0 +1,213 @@
+"""Training on folders of Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import socratic
+from socratic import CircuitClassifier, CircuitDensity, CircuitOutlierDetector
+from socratic.errors import DataFileError
+from socratic.estimators import CircuitImageClassifier
+from socratic.learning import gradient
+from socratic.scale import Place, fit_files
+
+SMALL: dict[str, Any] = {"n_sums": 2, "n_repetitions": 1, "depth": 1, "n_epochs": 2, "random_state": 0, "n_jobs": 1}
+
+
+def table(n_rows: int, seed: int) -> pd.DataFrame:
+    """Three classes; numbers, text, booleans, missing values and a heavy tail."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_rows)
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 3)) + y[:, None] * [1.5, 0.5, -1.0], columns=["a", "b", "c"])
+    frame.loc[rng.random(n_rows) < 0.05, "a"] = np.nan
+    frame["income"] = np.exp(rng.normal(size=n_rows) * 1.5 + y)
+    frame["colour"] = np.where(rng.random(n_rows) < 0.7, np.array(["red", "blue", "green"])[y], "black")
+    frame["member"] = rng.random(n_rows) < 0.3 + 0.2 * y
+    frame["y"] = np.array(["low", "mid", "high"])[y]
+    return frame
+
+
+def write(folder: Path, frame: pd.DataFrame, n_files: int = 3, group: int = 97) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(np.array_split(np.arange(len(frame)), n_files)):
+        frame.iloc[rows].to_parquet(folder / f"part{number}.parquet", index=False, row_group_size=group)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "rows", table(600, seed=0))
+
+
+def parameters(model: Any) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in model.circuit_.state_dict().values() if value.is_floating_point()])
+
+
+def test_classifiers_are_trained_and_saved(folder: Path, tmp_path: Path) -> None:
+    model = fit_files(CircuitClassifier(**SMALL), folder, "y")
+    assert model.structure_ == "random"
+    assert model.classes_.tolist() == ["high", "low", "mid"]
+    assert list(model.feature_names_in_) == ["a", "b", "c", "income", "colour", "member"]
+    assert [column.kind for column in model.table_.columns] == ["gaussian"] * 4 + ["categorical", "bernoulli"]
+    assert model.calibrated_
+    model.save(tmp_path / "model")
+    fresh = table(50, seed=1).drop(columns="y")
+    assert np.array_equal(socratic.load(tmp_path / "model").predict_proba(fresh), model.predict_proba(fresh))
+
+
+def test_the_seed_decides_everything(folder: Path) -> None:
+    first, again = (fit_files(CircuitClassifier(**SMALL), folder, "y") for _ in range(2))
+    other = fit_files(CircuitClassifier(**SMALL | {"random_state": 1}), folder, "y")
+    assert torch.equal(parameters(first), parameters(again))
+    assert not torch.equal(parameters(first), parameters(other))
+    assert first.detector_.calibration.p_value(np.zeros(1)) == again.detector_.calibration.p_value(np.zeros(1))
+
+
+def test_densities_and_detectors_need_no_target(folder: Path) -> None:
+    size = {"n_epochs": 2, "random_state": 0, "n_jobs": 1, "n_sums": 2}
+    fresh = table(200, seed=1).drop(columns="y")
+    density = fit_files(CircuitDensity(**size), folder, drop=["y"])
+    assert density.structure_ == "hidden-chow-liu"
+    by_gradient = fit_files(CircuitDensity(**size, structure="random", optimiser="adam"), folder, drop=["y"])
+    assert np.isfinite([density.score(fresh), by_gradient.score(fresh)]).all()
+    detector = fit_files(CircuitOutlierDetector(**size), folder, drop=["y"])
+    assert detector.structure_reason_ == "n_sums=2 is for circuits that are trained"
+    assert np.mean(detector.predict(fresh) == -1) < 0.2
+    assert detector.predict(fresh.assign(b=50.0)).tolist() == [-1] * 200
+
+
+def test_rare_categories_and_classes_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socratic.estimators.streaming._MOST_TRAIN", 50)
+    frame = table(600, seed=0)
+    frame.loc[[17, 401], "colour"] = "gold"
+    frame.loc[500, "y"] = "unique"
+    frame.loc[300, "b"] = 40.0
+    model = fit_files(CircuitClassifier(**SMALL), write(tmp_path / "rows", frame), "y")
+    assert model.classes_.tolist() == ["high", "low", "mid", "unique"]
+    assert 0 < model.class_prior_[3] < 0.01
+    colours = model.table_.columns[4]
+    assert colours.categories == ("black", "blue", "gold", "green", "red")
+    assert colours.counts is not None
+    assert sum(colours.counts) == pytest.approx(480, abs=5)  # a fifth is held out
+    assert colours.counts[2] in (1.0, 2.0)
+
+
+def test_doubt_shrinks_with_all_rows_not_with_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socratic.estimators.streaming._MOST_TRAIN", 50)
+    model = fit_files(CircuitClassifier(**SMALL), write(tmp_path / "rows", table(600, seed=0)), "y")
+    visits = sum(float(visits.sum()) for visits in model.weight_posterior_.visits[-1:])
+    assert visits == pytest.approx(600 - 120, abs=5)
+
+
+def test_an_interrupted_training_resumes_to_the_same_model(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL | {"n_epochs": 4}
+    whole = fit_files(CircuitClassifier(**settings), folder, "y")
+    epoch = gradient._epoch
+
+    def interrupted(step: Any, rows: Any, number: int, *others: Any) -> float:
+        if number == 2:
+            raise KeyboardInterrupt
+        return epoch(step, rows, number, *others)
+
+    monkeypatch.setattr(gradient, "_epoch", interrupted)
+    checkpoint = tmp_path / "state"
+    with pytest.raises(KeyboardInterrupt):
+        fit_files(CircuitClassifier(**settings, checkpoint=checkpoint), folder, "y")
+    numbers: list[int] = []
+
+    def counted(step: Any, rows: Any, number: int, *others: Any) -> float:
+        numbers.append(number)
+        return epoch(step, rows, number, *others)
+
+    monkeypatch.setattr(gradient, "_epoch", counted)
+    resumed = fit_files(CircuitClassifier(**settings, checkpoint=checkpoint), folder, "y")
+    assert numbers == [2, 3]
+    assert torch.equal(parameters(whole), parameters(resumed))
+    assert not checkpoint.exists()
+
+
+def test_weights_and_rows_without_a_class(tmp_path: Path) -> None:
+    frame = table(400, seed=0)
+    frame["weight"] = np.where(np.arange(400) % 4 == 0, 0.0, 1.0)
+    frame.loc[frame["weight"] == 0.0, "colour"] = "never"
+    frame.loc[5, "y"] = None
+    folder = write(tmp_path / "rows", frame)
+    with pytest.raises(DataFileError, match=r"target 'y' is missing in 1 row, first in .*part0\.parquet, row 6; fill"):
+        fit_files(CircuitClassifier(**SMALL), folder, "y", weight="weight")
+    model = fit_files(CircuitClassifier(**SMALL), folder, "y", weight="weight", drop_missing_target=True)
+    assert "weight" not in model.feature_names_in_
+    assert "never" not in (model.table_.columns[4].categories or ())
+    frame.loc[399, "weight"] = -1.0
+    with pytest.raises(DataFileError, match=r"part2\.parquet: row 133, column 'weight': a weight must be a number"):
+        fit_files(CircuitClassifier(**SMALL), write(folder, frame), "y", weight="weight", drop_missing_target=True)
+
+
+def test_object_stores_are_read_like_folders(folder: Path) -> None:
+    from pyarrow import fs
+
+    memory = fs._MockFileSystem()
+    memory.create_dir("bucket/rows")
+    for path in folder.iterdir():
+        with memory.open_output_stream(f"bucket/rows/{path.name}") as file:
+            file.write(path.read_bytes())
+    remote = fit_files(CircuitClassifier(**SMALL), Place(memory, "bucket/rows"), "y")
+    assert torch.equal(parameters(remote), parameters(fit_files(CircuitClassifier(**SMALL), folder, "y")))
+
+
+def test_mistakes_are_named(folder: Path, tmp_path: Path) -> None:
+    model = CircuitClassifier(**SMALL)
+    with pytest.raises(DataFileError, match=r"there are no tables .* in .*nowhere"):
+        fit_files(model, tmp_path / "nowhere", "y")
+    with pytest.raises(ValueError, match="CircuitClassifier needs a target, the column with the classes; got"):
+        fit_files(model, folder)
+    with pytest.raises(ValueError, match="CircuitDensity takes no target; got target='y'"):
+        fit_files(CircuitDensity(), folder, "y")
+    with pytest.raises(ValueError, match="one of tables, such as CircuitClassifier; got CircuitImageClassifier"):
+        fit_files(CircuitImageClassifier(), folder, "y")
+    with pytest.raises(DataFileError, match=r"part0\.parquet has no column 'z'; it has 'a', 'b', 'c'"):
+        fit_files(model, folder, "z")
+    with pytest.raises(DataFileError, match="the target 'y' cannot be dropped or be the weight as well"):
+        fit_files(model, folder, "y", drop=["y"])
+    with pytest.raises(DataFileError, match="column 'a' is not a feature"):
+        fit_files(CircuitClassifier(**SMALL, leaf={"a": "gaussian"}), folder, "y", drop=["a"])
+    with pytest.raises(DataFileError, match="no column left to learn from"):
+        fit_files(model, folder, "y", drop=["a", "b", "c", "income", "colour", "member"])
+    for structure in ("forest", "learnspn"):
+        with pytest.raises(ValueError, match=f"'{structure}' needs all rows in memory.*use structure='random'"):
+            fit_files(CircuitClassifier(structure=structure), folder, "y")
+    with pytest.raises(ValueError, match="leaf_variance names the column 'q'"):
+        fit_files(CircuitClassifier(**SMALL, leaf_variance={"q": 0.1}), folder, "y")
+
+
+def test_what_is_wrong_with_files_is_named(folder: Path, tmp_path: Path) -> None:
+    model = CircuitClassifier(**SMALL)
+    few = write(tmp_path / "few", table(60, seed=0), n_files=2)
+    with pytest.raises(DataFileError, match=r"few holds 60 rows to learn from.* at least 200; read them as one table"):
+        fit_files(model, few, "y")
+    one = write(tmp_path / "one", table(300, seed=0).assign(y="same"))
+    with pytest.raises(DataFileError, match=r"one: the target 'y' holds one class only \('same'\)"):
+        fit_files(model, one, "y")
+    table(10, seed=0).drop(columns="y").to_parquet(folder / "part9.parquet")
+    with pytest.raises(DataFileError, match=r"part9\.parquet has no column 'y', which .*part0\.parquet has"):
+        fit_files(model, folder, "y")
+    (folder / "part9.parquet").unlink()
+    (folder / "more.csv").write_text("a\n1\n")
+    with pytest.raises(DataFileError, match=r"more\.csv is no Parquet file, and training reads no others"):
+        fit_files(model, folder, "y")
+
+
+def test_a_number_that_its_leaf_cannot_hold_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socratic.estimators.streaming._MOST_TRAIN", 50)
+    frame = table(600, seed=0).assign(visits=np.arange(600) % 5 * 1.0)
+    frame.loc[:, "visits"] += np.where(np.arange(600) % 200 == 7, 0.5, 0.0)
+    folder = write(tmp_path / "rows", frame)
+    with pytest.raises(ValueError, match=r"column 'visits' has poisson leaves and takes .*; got"):
+        fit_files(CircuitClassifier(**SMALL, leaf={"visits": "poisson"}), folder, "y")
