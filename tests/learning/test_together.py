@@ -6,6 +6,7 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -43,9 +44,14 @@ def digits(dtype: torch.dtype) -> tuple[Rows, Rows]:
     return rows.take(slice(0, N_TRAIN)), rows.take(slice(N_TRAIN, 2 * N_TRAIN))
 
 
-def noisy(x: Tensor, generator: torch.Generator) -> Tensor:
-    """An augmentation."""
-    return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+@dataclass(frozen=True)
+class Noise:
+    """An augmentation, and what its ``repr`` says besides."""
+
+    name: object
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
 
 def train(file: Path, dtype: torch.dtype, checkpoint: Path | None = None, killed_after: int = 99) -> None:
@@ -65,7 +71,8 @@ def train(file: Path, dtype: torch.dtype, checkpoint: Path | None = None, killed
         SETTINGS,
         torch.full((10,), -math.log(10), dtype=dtype),
         validation=validation,
-        augment=noisy,
+        # Without a checkpoint it may be named otherwise in each process, as functions are, by their addresses.
+        augment=Noise(os.getpid() if checkpoint is None else "noise"),
         checkpoint=checkpoint,
         progress=die,
     )

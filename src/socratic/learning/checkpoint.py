@@ -73,22 +73,22 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
-def data_digest(rows: Sequence[Source], settings: TrainingSettings, augmentation: str) -> str:
-    """A digest of everything that decides the result of a training, but for the circuit."""
+def data_digest(rows: Sequence[Source], settings: TrainingSettings) -> str:
+    """A digest of what is trained on and how."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([asdict(settings), augmentation, torch.__version__]).encode())
+    digest.update(json.dumps([asdict(settings), torch.__version__]).encode())
     for part in rows:
         digest.update(part.digest())
     return digest.hexdigest()
 
 
-def fingerprint(circuit: Circuit | Graph, data: str) -> str:
-    """A digest of everything that decides the result of a training: of a circuit, and the :func:`data_digest`."""
+def fingerprint(circuit: Circuit | Graph, data: str, augmentation: str) -> str:
+    """A digest of everything that decides the result of a training; ``data`` is the :func:`data_digest`."""
     digest = hashlib.blake2b(digest_size=16)
     tensors, config = (
         graph_parts(circuit) if isinstance(circuit, Graph) else (circuit.state_dict(), circuit.to_config())
     )
-    digest.update(json.dumps([config, data]).encode())
+    digest.update(json.dumps([config, data, augmentation]).encode())
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()

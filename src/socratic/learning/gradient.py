@@ -77,9 +77,9 @@ def fit_gradient(
     """
     workers = Workers.present()
     kept: list[Source] = [rows] if validation is None else [rows, validation]
-    data = "" if checkpoint is None and workers.number == 1 else data_digest(kept, settings, repr(augment))
+    data = "" if checkpoint is None and workers.number == 1 else data_digest(kept, settings)
     workers.check_same("rows and settings", data)
-    store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, data), workers)
+    store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, data, repr(augment)), workers)
     n_batches = math.ceil(len(rows) / settings.batch_size)
     step = GradientStep(circuit, settings, log_prior, augment, workers)
     names = [name for name, _ in circuit.named_parameters()]
