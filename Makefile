@@ -56,7 +56,7 @@ test-slow: $(VENV)/.engines graphviz java
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.peers
 
 # The results page of the documentation, from the records of the experiments.
 results: $(VENV)/.installed

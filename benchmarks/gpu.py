@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 import socratic
-from benchmarks.run import DROPOUT, PAPER_SIZE, machine
-from benchmarks.timing import peak_memory_mb
+from benchmarks.peers.models import rat_spn
+from benchmarks.peers.points import Point
+from benchmarks.peers.queries import DROPOUT
+from benchmarks.timing import machine, peak_memory_mb
 
 SHORTCUTS: dict[str, dict[str, bool]] = {
     "plain PyTorch": {"graphs": False, "kernels": False},
@@ -58,7 +60,7 @@ def error(found: Tensor, exact: Tensor) -> float:
 
 def lines(n_features: int, batches: list[int]) -> list[str]:
     """One row of the table for each query and batch."""
-    circuit = socratic.rat_spn(n_features, **PAPER_SIZE).to("cuda")
+    circuit = rat_spn(Point(n_features)).to("cuda")
     wide = copy.deepcopy(circuit).double()
     found = []
     for name, query in QUERIES.items():

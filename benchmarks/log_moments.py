@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 import socratic
-from benchmarks.run import PAPER_SIZE, machine
-from benchmarks.timing import median_seconds, peak_memory_mb
+from benchmarks.peers.models import rat_spn
+from benchmarks.peers.points import Point
+from benchmarks.peers.queries import DROPOUT
+from benchmarks.timing import machine, median_seconds, peak_memory_mb
 from socratic.inference import posterior_methods
 from socratic.inference.layered.log_moments import masks as mask_module
 from socratic.inference.layered.log_moments import root as root_module
@@ -30,7 +32,6 @@ from socratic_experiments.closeness import ERRORS, equivalent_passes, errors
 from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.workbench import Workbench
 
-DROPOUT = 0.2
 N_PASSES = 20
 LADDER = (10, 30, 100, 300)
 N_REFERENCE = 2000
@@ -47,7 +48,7 @@ SWEPT: dict[str, tuple[ModuleType, tuple[float, ...]]] = {
 @torch.no_grad()
 def cost(device: torch.device, batches: Sequence[int]) -> list[str]:
     """Times as multiples of a plain forward, and peak memory on a GPU."""
-    circuit = socratic.rat_spn(784, **PAPER_SIZE).to(device)
+    circuit = rat_spn(Point()).to(device)
     memory = device.type == "cuda"
     lines = ["| batch | what | ms | forwards |" + (" MB | x forward |" if memory else "")]
     lines.append("| --: | --- | --: | --: |" + (" --: | --: |" if memory else ""))

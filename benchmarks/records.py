@@ -40,6 +40,10 @@ class Records:
         """What was measured under these names, if anything."""
         return self._known.get(_key(names))
 
+    def __iter__(self) -> Iterator[tuple[dict[str, str | int], Measures]]:
+        """All names, and what was measured under them, in the order in which they came first."""
+        return ((json.loads(key), measures) for key, measures in self._known.items())
+
     def add(self, names: Names, measures: Measures) -> None:
         """Keep what was measured."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

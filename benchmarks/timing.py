@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import resource
 import statistics
 import time
@@ -9,6 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+import socratic
+
+
+def machine(device: str) -> str:
+    """What figures are measured on."""
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, one thread"
+    return f"{name}; torch {torch.__version__}, Python {platform.python_version()}, socratic {socratic.__version__}"
 
 
 def median_seconds(call: Callable[[], Any], device: torch.device, repeats: int = 9, warm_up: int = 2) -> float:
@@ -57,20 +66,6 @@ def peak_memory_mb(call: Callable[[], Any], device: torch.device) -> float:
         return (torch.cuda.max_memory_allocated(device) - before) / 2**20
     call()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-
-def as_graph(call: Callable[[], Any]) -> Callable[[], None]:
-    """Capture ``call`` as a CUDA graph and return its replay."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
 
 
 def ratio(slow: float, fast: float, difference: float, tolerance: float) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from socratic.circuit.leaf_set import LeafSet
 from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
+from socratic.memory import Scratch, map_tiles
 
 
 class LeafGroup(LeafSet, ABC):
@@ -95,29 +96,50 @@ class ExponentialGroup(LeafGroup):
     def terms(self, x: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Statistics (F, D, T, N) of the rows ``x`` (N, V) and natural parameters (F, D, T, I)."""
         centre = self.centres()
+        return self._statistics(x, centre), self._natural(centre, keep)
+
+    def _natural(self, centre: Tensor, keep: Tensor | None) -> Tensor:
+        """Natural parameters (F, D, T, I), 0 where a region has no such slot."""
         natural = self.family.natural(self.parameter_values(), centre[self.column_of_slot])
         if keep is not None:
             natural = natural * keep.unsqueeze(1)
         if not self.even:
             natural = torch.cat([natural, natural.new_zeros(1, *natural.shape[1:])])
             natural = natural.index_select(0, self.slot_index.flatten())
-        natural = natural.view(*self.slot_index.shape, *natural.shape[1:])
-        return self._statistics(x, centre), natural
+        return natural.view(*self.slot_index.shape, *natural.shape[1:])
 
     def _statistics(self, x: Tensor, centre: Tensor) -> Tensor:
         """Statistics (F, D, T, N), 0 where missing."""
+        of_columns = self._column_statistics(x, centre)
+        gathered = of_columns.flatten(1).index_select(0, self.column_index.flatten())
+        return gathered.view(*self.column_index.shape, *of_columns.shape[1:])
+
+    def _column_statistics(self, x: Tensor, centre: Tensor) -> Tensor:
+        """Statistics (U, T, N) of each variable, 0 where missing."""
         values = x.t()[self.columns]  # (U, N)
         centre = centre.unsqueeze(-1)
         missing = values.isnan()
         statistics = self.family.statistics(torch.where(missing, centre, values), centre)
-        stacked = torch.stack(statistics, dim=1).masked_fill(missing.unsqueeze(1), 0.0)  # (U, T, N)
-        gathered = stacked.flatten(1).index_select(0, self.column_index.flatten())
-        return gathered.view(*self.column_index.shape, *stacked.shape[1:])
+        return torch.stack(statistics, dim=1).masked_fill(missing.unsqueeze(1), 0.0)
 
     def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
-        """Log-densities (F, I, N)."""
-        statistics, natural = self.terms(x, keep)
-        return torch.bmm(natural.flatten(1, 2).mT, statistics.flatten(1, 2))
+        """Log-densities (F, I, N).
+
+        Each variable has a slot in every repetition: its statistics are arranged by region a few regions at a time.
+        """
+        centre = self.centres()
+        of_columns = self._column_statistics(x, centre).flatten(1)  # (U, T * N)
+        natural = self._natural(centre, keep).flatten(1, 2).mT  # (F, I, D * T)
+        n_rows = len(x)
+
+        def compute(folds: slice, _: slice, scratch: Scratch) -> Tensor:
+            columns = self.column_index[folds].flatten()
+            out = scratch.out("statistics", (len(columns), of_columns.shape[1]), of_columns)
+            statistics = torch.index_select(of_columns, 0, columns, out=out)
+            return torch.bmm(natural[folds], statistics.view(-1, natural.shape[2], n_rows))
+
+        entry_bytes = natural.shape[2] * n_rows * x.element_size()  # all rows of a region at once
+        return map_tiles(compute, len(natural), 1, entry_bytes, x.device, row_axis=2)
 
     def leaf_log_densities(self, x: Tensor) -> Tensor:
         """Log-densities (P, I, N)."""
