@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,12 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from socratic import __version__
-from socratic.serve import v1
+from socratic.serve import tables, v1, v2
 from socratic.serve.documents import add_documents
 from socratic.serve.limits import Limits
 from socratic.serve.metrics import CONTENT_TYPE, Measured
 from socratic.serve.model import ServedModel
-from socratic.serve.problems import RequestError, shortened
+from socratic.serve.problems import RequestError, problem
 from socratic.serve.replies import Json, failure
 from socratic.serve.service import Service
 from socratic.serve.settings import Settings
@@ -49,7 +48,8 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> ASGIApp:
         redoc_url=None,
         openapi_url=None,  # see documents.py
     )
-    app.include_router(v1.router(service))
+    for interface in (v1, tables, v2):
+        app.include_router(interface.router(service))
     _add_health(app, service)
     _add_failures(app)
     add_documents(app, service)
@@ -90,7 +90,7 @@ def _add_failures(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return failure(422, "; ".join(map(_problem, error.errors()[:5])))
+        return failure(422, "; ".join(map(problem, error.errors()[:5])))
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
@@ -101,9 +101,3 @@ def _add_failures(app: FastAPI) -> None:
         number = secrets.token_hex(8)
         _log.error("request %s failed", number, exc_info=error)
         return failure(500, f"something is wrong here; the log has it under {number}")
-
-
-def _problem(found: Any) -> str:
-    """One thing that is wrong with a request, without what it holds."""
-    place = ".".join(str(part) for part in found["loc"] if part != "body")
-    return f"{shortened(place)[1:-1]}: {found['msg']}" if place else str(found["msg"])

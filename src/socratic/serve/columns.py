@@ -42,14 +42,14 @@ class Field:
             return cls(column.name, frozenset(_WORDS), None, column.left_out)
         if column.categories is None:
             return cls(column.name, frozenset({NUMBER}))
-        takes = frozenset(kind for value in column.categories if (kind := _kind(value)) is not None)
+        takes = frozenset(kind for value in column.categories if (kind := kind_of(value)) is not None)
         return cls(column.name, takes, column.categories)
 
     def check(self, value: Any, row: int) -> Any:
         """Return the value of a field, raising :class:`RequestError` unless the column may hold it; None is missing."""
         if value is None:
             return None
-        kind = _kind(value)
+        kind = kind_of(value)
         if kind not in self.takes:
             expected = " or ".join(_WORDS[each] for each in (NUMBER, TEXT, BOOLEAN) if each in self.takes)
             hint = " (write numbers without quotes)" if isinstance(value, str) and NUMBER in self.takes else ""
@@ -102,7 +102,7 @@ def record_batch(fields: Mapping[str, Field], rows: Sequence[Mapping[str, Any]])
     return pa.RecordBatch.from_arrays(columns, names=list(fields))
 
 
-def _kind(value: Any) -> str | None:
+def kind_of(value: Any) -> str | None:
     """What a value is, None if no field may hold it."""
     if isinstance(value, bool):
         return BOOLEAN

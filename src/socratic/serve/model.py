@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from socratic.errors import check_rate
 from socratic.estimators import (
@@ -26,10 +26,9 @@ from socratic.estimators.committee import NO_DROPOUT
 from socratic.estimators.density import DensityBase
 from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.scoring import scorer_of
+from socratic.scoring import encode_batch, scorer_of
 from socratic.serve.columns import Field, checked_rows, record_batch
 from socratic.serve.problems import RequestError
-from socratic.tables.batches import raw_batch
 from socratic.uncertainty.ambiguity import FAMILIAR, UNFAMILIAR
 from socratic.uncertainty.answers import Answer
 from socratic.uncertainty.reasons import Reasons
@@ -174,14 +173,13 @@ class ServedTable(ServedModel):
     def answer(self, asked: list[dict[str, Any]], options: Options) -> list[Record]:
         """One record for each row."""
         model = self.variant(options)
-        encoded = model.table_.encode(raw_batch(record_batch(self.fields, asked), model.table_))
-        x = torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
+        x = encode_batch(model, record_batch(self.fields, asked), 0, {})
         if isinstance(model, CircuitClassifierBase):
             records = classifier_records(model, model.answer_rows(x))
         else:
             records = density_records(model, x)
         names = np.array(list(self.fields), dtype=object)
-        for record, strange in zip(records, np.isinf(encoded.codes), strict=True):
+        for record, strange in zip(records, x.isinf().cpu().numpy(), strict=True):
             record["unseen"] = names[strange].tolist()
         return with_reasons(records, model.explain_rows(x) if options.reasons else None, options.reasons)
 
@@ -218,7 +216,7 @@ def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Rec
     return [_finished(record) for record in said]
 
 
-def density_records(model: DensityBase, x: torch.Tensor) -> list[Record]:
+def density_records(model: DensityBase, x: Tensor) -> list[Record]:
     """What a density or a detector says of rows (N, V) as its circuit reads them."""
     doubt = model.uncertainty_rows(x)
     p_value = model.judge_rows(x).p_value if isinstance(model, CircuitOutlierDetector) else None

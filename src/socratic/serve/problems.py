@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 class RequestError(ValueError):
@@ -38,3 +39,9 @@ def shortened(value: object, most: int = 60) -> str:
     """A value as a message shows it: one line of bounded length, whatever it holds."""
     text = ascii(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def problem(found: Mapping[str, Any]) -> str:
+    """One thing that pydantic finds wrong with a request, without what the request holds."""
+    place = ".".join(str(part) for part in found["loc"] if part not in ("body", "query", "path"))
+    return f"{shortened(place)[1:-1]}: {found['msg']}" if place else str(found["msg"])

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from socratic.files import replacing
 from socratic.tables.batches import import_pyarrow, is_text, numbers
@@ -41,8 +41,8 @@ def open_sink(path: Path, numeric: frozenset[str]) -> Iterator[Sink]:
         Columns that hold numbers, where the source is text.
     """
     suffix = suffix_of(path)
-    with replacing(path) as draft:
-        sink = ParquetSink(draft, numeric) if suffix == ".parquet" else CsvSink(draft, suffix == ".csv.gz")
+    with replacing(path) as draft, draft.open("wb") as file:
+        sink = ParquetSink(file, numeric) if suffix == ".parquet" else CsvSink(file, packed=suffix == ".csv.gz")
         try:
             yield sink
         finally:
@@ -50,12 +50,21 @@ def open_sink(path: Path, numeric: frozenset[str]) -> Iterator[Sink]:
 
 
 class CsvSink(Sink):
-    """A CSV file; text is written as it was, without quotes where none are needed."""
+    """A CSV file; text is written as it was, without quotes where none are needed.
 
-    def __init__(self, draft: Path, packed: bool) -> None:
-        self._raw = draft.open("wb")
+    Parameters
+    ----------
+    file : binary file
+    packed : bool
+        Whether it is compressed by gzip.
+    harmless : bool
+        Whether an apostrophe is put before cells that a spreadsheet would take for a formula.
+    """
+
+    def __init__(self, file: IO[bytes], *, packed: bool = False, harmless: bool = False) -> None:
         # Without a name and a time, equal content gives equal bytes.
-        self._file: Any = gzip.GzipFile("", "wb", 6, self._raw, mtime=0) if packed else self._raw
+        self._file: Any = gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else file
+        self._packed, self._harmless = packed, harmless
         self._started = False
 
     def write(self, rows: Any, added: Any) -> None:
@@ -63,21 +72,33 @@ class CsvSink(Sink):
         pa = import_pyarrow()
         if not self._started:
             names = pa.array([*rows.schema.names, *added.schema.names])
-            self._file.write((",".join(_quoted(names).to_pylist()) + "\n").encode())
+            self._file.write((",".join(self._written(names).to_pylist()) + "\n").encode())
             self._started = True
-        self._file.write(_lines([*map(_cells, rows.columns), *map(_rounded, added.columns)]))
+        self._file.write(_lines([*map(self._written, rows.columns), *map(self._rounded, added.columns)]))
 
     def close(self) -> None:
         """Finish the file."""
-        with self._raw:
+        if self._packed:
             self._file.close()
+
+    def _written(self, column: Any) -> Any:
+        """A column as cells."""
+        cells = _cells(column)
+        return _quoted(without_formulas(cells) if self._harmless else cells)
+
+    def _rounded(self, column: Any) -> Any:
+        """A column of answers as cells: six digits are enough for people, and for what was computed."""
+        pa = import_pyarrow()
+        if pa.types.is_floating(column.type):
+            return pa.array([format(value, ".6g") for value in column.to_pylist()], pa.string())
+        return self._written(column)
 
 
 class ParquetSink(Sink):
     """A Parquet file; its types are those of the first batch."""
 
-    def __init__(self, draft: Path, numeric: frozenset[str]) -> None:
-        self._draft, self._numeric = draft, numeric
+    def __init__(self, file: IO[bytes], numeric: frozenset[str]) -> None:
+        self._file, self._numeric = file, numeric
         self._writer: Any = None
         self._n_rows = 0
         self._waiting: list[Any] = []
@@ -92,7 +113,7 @@ class ParquetSink(Sink):
         fields = pa.schema([pa.field(name, column.type) for name, column in zip(names, columns, strict=True)])
         batch = pa.RecordBatch.from_arrays(columns, schema=fields.with_metadata(rows.schema.metadata))
         if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._draft, batch.schema)
+            self._writer = parquet.ParquetWriter(self._file, batch.schema)
         self._waiting.append(batch)
         self._n_rows += rows.num_rows
         if sum(each.num_rows for each in self._waiting) >= _GROUP_ROWS:
@@ -132,19 +153,22 @@ def _lines(columns: list[Any]) -> memoryview:
 
 
 def _cells(column: Any) -> Any:
-    """A column as cells."""
+    """A column as text."""
     pa = import_pyarrow()
     if is_text(column.type):
-        return _quoted(column.cast(pa.string()).fill_null(""))
-    return _quoted(pa.array(["" if value is None else str(value) for value in column.to_pylist()], pa.string()))
+        return column.cast(pa.string()).fill_null("")
+    return pa.array(["" if value is None else str(value) for value in column.to_pylist()], pa.string())
 
 
-def _rounded(column: Any) -> Any:
-    """A column of answers as cells: six digits are enough for people, and for what was computed."""
+def without_formulas(cells: Any) -> Any:
+    """Text cells with an apostrophe before those that a spreadsheet would run: not before numbers."""
     pa = import_pyarrow()
-    if pa.types.is_floating(column.type):
-        return pa.array([format(value, ".6g") for value in column.to_pylist()], pa.string())
-    return _cells(column)
+    from pyarrow import compute
+
+    risky = compute.match_substring_regex(cells, r"^[=+\-@\t\r]")
+    number = compute.match_substring_regex(cells, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+    marked = compute.binary_join_element_wise(pa.scalar("'"), cells, "")
+    return compute.if_else(compute.and_not(risky, number), marked, cells)
 
 
 def _quoted(cells: Any) -> Any:

@@ -1,0 +1,196 @@
+"""Whole tables: CSV or Parquet in, the same with the columns of answers out, some rows at a time."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from socratic.errors import DataFileError
+from socratic.estimators.classification import CircuitClassifierBase
+from socratic.scoring import Columns, Scorer, TableScorer, encode_batch, scorer_of
+from socratic.serve.limits import TABLES_PATH
+from socratic.serve.model import Options, ServedTable, density_records
+from socratic.serve.problems import RequestError, shortened
+from socratic.serve.service import Service
+from socratic.serve.v1 import FAILURES, ModelName
+from socratic.tables.batches import import_pyarrow, raw_batch
+from socratic.tables.reading import Chunk, TableSource, open_source
+from socratic.tables.writing import CsvSink, ParquetSink, Sink
+
+_log = logging.getLogger("socratic.serve")
+KINDS = {
+    "text/csv": ".csv",
+    "application/vnd.apache.parquet": ".parquet",
+    "application/x-parquet": ".parquet",
+}
+"""What a table may be sent as, and the end of the name of such a file."""
+
+
+class LikelihoodScorer(TableScorer):
+    """Gives rows what a density or an outlier detector says of them."""
+
+    model: Any
+
+    def added(self, columns: Columns = Columns()) -> list[str]:  # noqa: B008 - it is frozen
+        """The names of the columns that rows are given."""
+        judged = ["p_value", "verdict"] if hasattr(self.model, "rejection_rate") else []
+        return [columns.prefix + name for name in ("log_likelihood", "log_std", *judged)]
+
+    def __call__(self, batch: Any, start: int = 0, columns: Columns = Columns()) -> Any:  # noqa: B008 - likewise
+        """What is written of each row."""
+        pa = import_pyarrow()
+        records = density_records(self.model, encode_batch(self.model, batch, start, self.unknown))
+        names = [name.removeprefix(columns.prefix) for name in self.added(columns)]
+        types = {"verdict": pa.string()}
+        columns_ = ([record[name] for record in records] for name in names)
+        arrays = [pa.array(values, types.get(name, pa.float64())) for name, values in zip(names, columns_, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=self.added(columns))
+
+
+class _Pipe(io.RawIOBase):
+    """A file that is read as it is written."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._n_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self._waiting += content
+        self._n_bytes += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._n_bytes
+
+    def take(self) -> bytes:
+        """What has been written since the last time."""
+        content = bytes(self._waiting)
+        self._waiting.clear()
+        return content
+
+
+def router(service: Service) -> APIRouter:
+    """The path for tables."""
+    routes = APIRouter(tags=["v1"], responses={**FAILURES, 415: FAILURES[422]})
+    csv_or_parquet = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in KINDS}
+
+    @routes.post(
+        TABLES_PATH,
+        response_class=StreamingResponse,
+        openapi_extra={"requestBody": {"required": True, "content": csv_or_parquet}},
+    )
+    async def predict_table(
+        request: Request,
+        model: ModelName = None,
+        rejection_rate: Annotated[float | None, Query(ge=0.0, lt=1.0)] = None,
+        risk: Annotated[float | None, Query(gt=0.0, lt=1.0)] = None,
+        doubt: Literal["weights", "dropout"] | None = None,
+        dropout: Annotated[float | None, Query(ge=0.0, lt=1.0)] = None,
+        prefix: Annotated[str, Query(max_length=100, description="Put before the names of the new columns.")] = "",
+        probabilities: Annotated[bool | None, Query(description="Add the probability of each class.")] = None,
+        explain: Annotated[bool | None, Query(description="Add why rows are not answered.")] = None,
+        harmless: Annotated[
+            bool, Query(description="Put an apostrophe before cells of a CSV file that a spreadsheet would run.")
+        ] = False,
+    ) -> StreamingResponse:
+        """Answer a table, CSV or Parquet, as `socratic predict` does: its rows, with the columns of answers added.
+
+        All columns of the model must be there; others are handed on.
+        """
+        served = service.model(model)
+        if not isinstance(served, ServedTable):
+            raise RequestError(f"model {served.name!r} answers images; send them to /v1/predict, one at a time")
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type not in KINDS:
+            raise RequestError(f"the content type must be {' or '.join(KINDS)}; got {shortened(content_type)}", 415)
+        options = Options(rejection_rate, risk, doubt, dropout)
+        scorer = _scorer(served.variant(options))
+        columns = Columns(prefix, probabilities, explain)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="socratic-")))
+            path = folder / f"table{KINDS[content_type]}"
+            with path.open("wb") as file:
+                async for part in request.stream():
+                    file.write(part)
+            source = await to_thread.run_sync(_checked, path, scorer, columns, service.settings.max_table_rows)
+            pipe = _Pipe()
+            sink: Sink = (
+                CsvSink(pipe, harmless=harmless)  # type: ignore[arg-type]
+                if path.suffix == ".csv"
+                else ParquetSink(pipe, scorer.numeric)  # type: ignore[arg-type]
+            )
+            answers = _answers(service, served.name, scorer, columns, source, sink, pipe, stack.pop_all())
+        return StreamingResponse(answers, media_type=content_type)
+
+    return routes
+
+
+async def _answers(
+    service: Service,
+    name: str,
+    scorer: Scorer,
+    columns: Columns,
+    source: TableSource,
+    sink: Sink,
+    pipe: _Pipe,
+    files: ExitStack,
+) -> AsyncIterator[bytes]:
+    """The bytes of the table of answers; its chunks take turns with other requests."""
+    with files, _logged():
+        chunks: Iterator[Chunk] = source.chunks()
+        while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
+            compute = partial(_score, scorer, columns)
+            said = await service.batcher.answer(object(), chunk, chunk.batch.num_rows, compute)
+            await to_thread.run_sync(sink.write, chunk.batch, said)
+            verdict = columns.verdict
+            service.metrics.count_answers(
+                name, said.column(verdict).to_pylist() if verdict in said.schema.names else [None] * said.num_rows
+            )
+            yield pipe.take()
+        await to_thread.run_sync(sink.close)
+        yield pipe.take()
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """What goes wrong after a reply has begun can only be logged: the reply ends where it is."""
+    try:
+        yield
+    except Exception:
+        _log.exception("a table could not be answered to its end")
+        raise
+
+
+def _score(scorer: Scorer, columns: Columns, chunks: list[Chunk]) -> list[Any]:
+    return [scorer(chunk.batch, chunk.start, columns) for chunk in chunks]
+
+
+def _scorer(model: Any) -> Scorer:
+    return scorer_of(model) if isinstance(model, CircuitClassifierBase) else LikelihoodScorer(model)
+
+
+def _checked(path: Path, scorer: Scorer, columns: Columns, max_rows: int) -> TableSource:
+    """The table in a file, all of whose rows can be answered; afterwards it is too late to say that one cannot."""
+    try:
+        source = open_source(path)
+        scorer.check_names(columns, source.names, "the table")
+        for chunk in source.chunks():
+            if chunk.start + chunk.batch.num_rows > max_rows:
+                raise RequestError(f"the table has more than {max_rows} rows; send it in parts", 413)
+            raw_batch(chunk.batch, scorer.model.table_, chunk.start)
+    except DataFileError as error:
+        raise RequestError(str(error).replace(str(path), "the table").replace(path.name, "table")) from None
+    return source
