@@ -43,8 +43,15 @@ def probabilities(model: Path, folder: Path) -> np.ndarray:
     return socratic.load(model).predict_proba(rows.drop(columns="outcome"))
 
 
-def test_two_processes_write_the_model_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_files", [False, True], ids=["table", "folder"])
+def test_two_processes_write_the_model_of_one(tmp_path: Path, in_files: bool) -> None:
     command = options(tmp_path, 3)
+    if in_files:
+        rows = pd.read_csv(tmp_path / "train.csv")
+        command[1] = folder = tmp_path / "train"
+        folder.mkdir()
+        rows[:400].to_parquet(folder / "a.parquet", index=False)
+        rows[400:].to_parquet(folder / "b.parquet", index=False)
     assert finished(launch(*command, "--jobs", 1, "-o", tmp_path / "one")).code == 0
     together = finished(torchrun(*command, "-o", tmp_path / "two"))
     assert together.code == 0, together.err
