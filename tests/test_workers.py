@@ -10,7 +10,7 @@ import torch
 import socratic
 from socratic.learning import Rows
 from socratic.learning.step import objective
-from socratic.workers import Workers, is_first_process, working_together
+from socratic.workers import Workers, is_first_process, is_lost_connection, working_together
 
 TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
@@ -80,6 +80,12 @@ def test_variables_of_other_programs_are_left_alone(
     assert is_first_process()
     with working_together() as present:
         assert present == Workers(0, 1)
+
+
+def test_a_lost_connection_is_told_from_other_failures() -> None:
+    assert is_lost_connection(RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"))
+    assert is_lost_connection(torch.distributed.DistBackendError("NCCL communicator was aborted"))
+    assert not is_lost_connection(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
 def test_who_is_first_is_known_without_torch() -> None:

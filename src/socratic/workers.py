@@ -100,8 +100,9 @@ def working_together() -> Iterator[Workers]:
     if not _started_together() or dist.is_initialized():
         yield Workers.present()
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    place = int(os.environ["LOCAL_RANK"])
+    if place < torch.cuda.device_count():  # more processes than GPUs may still train on CPUs
+        torch.cuda.set_device(place)
     dist.init_process_group()
     yield Workers.present()
     # Not after an error: the other processes may be waiting for this one, and notice when it ends.

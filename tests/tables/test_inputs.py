@@ -192,7 +192,7 @@ def test_other_things_are_no_tables() -> None:
 
 @pytest.mark.parametrize("dtype", [object, str])
 def test_arrays_of_text_name_the_remedy(dtype: type) -> None:
-    text = np.array([["a"], ["b"]], dtype=dtype)
+    text: np.ndarray = np.array([["a"], ["b"]], dtype=dtype)
     with pytest.raises(ValueError, match=r"arrays hold numbers: pass columns of text as pandas\.DataFrame"):
         raw_table(text)
     assert raw_table(pd.DataFrame(text)).n_rows == 2
