@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from socratic.circuit.leaf_set import LeafSet
 from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
-from socratic.memory import Scratch, map_tiles
+from socratic.memory import Scratch, map_tiles, split_terms
 
 
 class LeafGroup(LeafSet, ABC):
@@ -57,12 +57,12 @@ class LeafGroup(LeafSet, ABC):
         """Log-densities (F, I, N) of rows (N, V), summed over the slots of each region; ``keep`` (P, I) is 1 or 0."""
 
     @abstractmethod
-    def leaf_log_densities(self, x: Tensor) -> Tensor:
-        """Log-densities (P, I, N) of rows (N, V) under each univariate leaf, 0 where missing."""
+    def slot_log_densities(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some slots (p,) at a time: log-densities (p, I, N) of rows (N, V) under their leaves, 0 where missing."""
 
     @abstractmethod
     def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
-        """The same, marginalising each univariate leaf of each row with probability ``dropout``."""
+        """As :meth:`log_density`, marginalising each univariate leaf of each row with probability ``dropout``."""
 
     @property
     @abstractmethod
@@ -141,9 +141,13 @@ class ExponentialGroup(LeafGroup):
         entry_bytes = natural.shape[2] * n_rows * x.element_size()  # all rows of a region at once
         return map_tiles(compute, len(natural), 1, entry_bytes, x.device, row_axis=2)
 
-    def leaf_log_densities(self, x: Tensor) -> Tensor:
-        """Log-densities (P, I, N)."""
-        return self._padded_log_densities(x)[self.slot_index < self.n_slots]
+    def slot_log_densities(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some slots, and the log-densities of their leaves."""
+        statistics, natural = self.terms(x)
+        place = (self.slot_index < self.n_slots).nonzero(as_tuple=True)
+        for slots in split_terms(torch.arange(self.n_slots, device=x.device), natural.shape[-1] * len(x)):
+            some = tuple(part[slots] for part in place)
+            yield slots, torch.bmm(natural[some].mT, statistics[some])
 
     def _padded_log_densities(self, x: Tensor) -> Tensor:
         """Log-densities (F, D, I, N) of each leaf, 0 where a region has no such slot."""
@@ -176,7 +180,11 @@ class DirectGroup(LeafGroup):
         missing = values.isnan()
         return torch.where(missing, self.slot_centres().view(-1, 1, 1), values), missing
 
-    def leaf_log_densities(self, x: Tensor) -> Tensor:
+    def slot_log_densities(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """All slots, and the log-densities of their leaves."""
+        yield torch.arange(self.n_slots, device=x.device), self._leaf_log_densities(x)
+
+    def _leaf_log_densities(self, x: Tensor) -> Tensor:
         """Log-densities (P, I, N), 0 where missing."""
         values, missing = self._leaf_values(x)
         return self.family.log_density(self.parameter_values(), values).masked_fill(missing, 0.0)
@@ -188,12 +196,12 @@ class DirectGroup(LeafGroup):
 
     def log_density(self, x: Tensor, keep: Tensor | None) -> Tensor:
         """Log-densities (F, I, N)."""
-        density = self.leaf_log_densities(x)
+        density = self._leaf_log_densities(x)
         return self._by_region(density if keep is None else density * keep.unsqueeze(-1))
 
     def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:
         """Log-densities (F, I, N) of what is not dropped."""
-        density = self.leaf_log_densities(x)
+        density = self._leaf_log_densities(x)
         return self._by_region(density.masked_fill(masks.draw(density.shape, dropout), 0.0))
 
     @property

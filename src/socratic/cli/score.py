@@ -45,7 +45,9 @@ def score(
     prefix: Prefix = "",
     probabilities: Probabilities = None,
     explain: Explain = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Threads to compute with.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Files to score at a time, each by a process of its own.")
+    ] = 1,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -64,9 +66,11 @@ def score(
 
     check_device(device)
     with library_errors():
-        scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device, n_threads=jobs)
+        scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device)
         watch = None if quiet else _watched
-        summary = score_files(scorer, dataset, output, shard=part, rescore=rescore, engine=engine, watch=watch)
+        summary = score_files(
+            scorer, dataset, output, shard=part, rescore=rescore, engine=engine, n_jobs=jobs, watch=watch
+        )
     _report(summary, scorer.load().model, output, quiet)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from socratic.errors import DataFileError, check_choice
+from socratic.errors import DataFileError, check_choice, check_count
 from socratic.scale.engines import ENGINES
 from socratic.scale.files import FileScorer, Outcome
 from socratic.scale.manifest import InputFile, Manifest, Record, list_dataset
 from socratic.scale.places import Place, PlaceLike
+from socratic.scale.processes import run_processes
 from socratic.scale.scorer import ModelScorer
 from socratic.tables.columns import Unknown
 
@@ -56,6 +58,7 @@ def score_files(
     shard: tuple[int, int] = (1, 1),
     rescore: bool = False,
     engine: str = "local",
+    n_jobs: int = 1,
     watch: Watch | None = None,
 ) -> Summary:
     """Score the tables of a folder; what was done before is not done again.
@@ -80,6 +83,9 @@ def score_files(
     engine : str
         What shares out the files: ``"local"`` is this process; ``"dask"``, ``"ray"`` and ``"spark"`` are the clusters
         that they are connected to, or new ones on this machine.
+    n_jobs : int
+        Files that are scored at a time, each by a process of this machine, with ``engine="local"``. These processes
+        share the memory of the libraries and the model where they can.
     watch : callable, optional
         Called with the files that are left and an iterator of outcomes, which it has to pass on.
 
@@ -89,6 +95,8 @@ def score_files(
         With the problems of tables that cannot be scored; the others are all the same.
     """
     check_choice("engine", engine, ENGINES)
+    if check_count("n_jobs", n_jobs) > 1 and engine != "local":
+        raise ValueError(f"n_jobs must be 1 with engine={engine!r}, whose cluster has workers of its own; got {n_jobs}")
     source, target = Place.of(dataset), Place.of(output)
     source, files = list_dataset(source)
     if source.holds(target) or target.holds(source):
@@ -98,7 +106,10 @@ def score_files(
     for place in plan.stale:
         place.remove()
     # Without anything to do no cluster is started.
-    outcomes = ENGINES[engine if plan.left else "local"](FileScorer(scorer, source, target), plan.left)
+    run = ENGINES[engine if plan.left else "local"]
+    if min(n_jobs, len(plan.left)) > 1:
+        run = partial(run_processes, n_jobs=n_jobs)
+    outcomes = run(FileScorer(scorer, source, target), plan.left)
     records, problems = list(plan.done), []
     for outcome in outcomes if watch is None else watch(plan.left, outcomes):
         if outcome.record is None:

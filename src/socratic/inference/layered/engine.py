@@ -79,8 +79,8 @@ class LayeredEngine(Engine):
         if self._plain is None:
             self._plain = self._weights_and_step()
         weights, step = self._plain
-        density = self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype)
-        return walk(self.circuit, LogValues.rescale(density), weights, LogAlgebra(step)).of_classes(dtype)
+        leaves = LogValues.rescale(self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype))
+        return walk(self.circuit, leaves, weights, LogAlgebra(step)).of_classes(dtype)
 
     def _weights_and_step(self) -> tuple[Weights, Step]:
         """Weights and the step for likelihoods.

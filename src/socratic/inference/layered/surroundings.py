@@ -84,9 +84,11 @@ def log_without_columns(circuit: Circuit, rows: Tensor, leaves: LogValues, aroun
     whole = times(leaves, around)
     found = leaves.log_scale.new_empty(circuit.n_features, len(rows))
     for group in circuit.leaves.leaf_groups():
-        region = group.region_of_slot
-        without = LogValues(whole.log_value[region] - group.leaf_log_densities(rows), whole.log_scale[region])
-        found[group.columns] = logsumexp_by(log_sum(without), group.column_of_slot, len(group.columns))
+        without = []
+        for slots, density in group.slot_log_densities(rows):
+            region = group.region_of_slot[slots]
+            without.append(log_sum(LogValues(whole.log_value[region] - density, whole.log_scale[region])))
+        found[group.columns] = logsumexp_by(torch.cat(without), group.column_of_slot, len(group.columns))
     return found
 
 
