@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test coverage test-slow lint graphviz java benchmark results clean
+.PHONY: demo docs test coverage test-slow lint graphviz java benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,8 +25,16 @@ $(VENV)/.benchmarks: $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[benchmarks]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[docs]"
+	touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/socratic demo
+
+# The site, with every notebook run; open docs/_build/index.html.
+docs: $(VENV)/.docs graphviz
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -52,7 +60,7 @@ test: lint graphviz
 coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
-test-slow: $(VENV)/.engines graphviz java
+test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks
@@ -64,4 +72,4 @@ results: $(VENV)/.installed
 		--markdown docs/results.md --note benchmarks/results/images.md
 
 clean:
-	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) docs/_build .coverage .mypy_cache .pytest_cache .ruff_cache

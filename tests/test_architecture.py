@@ -17,6 +17,8 @@ CORE = [
     "errors",
     "files",
     "workers",
+    "pages",
+    "notebook",
     "tracing",
     "shortcuts",
     "draws",
@@ -30,9 +32,8 @@ CORE = [
 # What each part may import besides itself: in the core, the parts before it.
 MAY_IMPORT: dict[str, set[str]] = {
     **{part: set(CORE[:place]) for place, part in enumerate(CORE)},
-    "pages": {"errors", "files"},
     "images": {"errors"},
-    "uncertainty": {"errors", "numerics", "inference"},
+    "uncertainty": {"errors", "notebook", "numerics", "inference"},
     "interop": {*CORE},
     "drawing": {*CORE},
     "learning": {*CORE},
@@ -57,7 +58,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scale",
         "export",
         "serve",
-        "pages",
     },
     "__main__": {"cli"},
 }

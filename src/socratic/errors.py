@@ -15,6 +15,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_number",
+    "check_place",
     "check_rate",
     "import_extra",
 ]
@@ -93,4 +94,11 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     """Return ``value`` as an int, raising unless it is a whole number of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}; got {value!r}")
+    return int(value)
+
+
+def check_place(name: str, value: Any, size: int) -> int:
+    """Return ``value`` as an int, raising unless it is the place of one of ``size`` things, counted from 0."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value < size:
+        raise ValueError(f"{name} must be a whole number from 0 to {size - 1}; got {value!r}")
     return int(value)

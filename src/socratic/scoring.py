@@ -37,14 +37,14 @@ MOST_CLASSES = 20
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns rows are given, beside :data:`ANSWER_COLUMNS`.
+    """Which columns rows are given, beside those of every answer.
 
     Attributes
     ----------
     prefix : str
         Put before the names of all of them.
     probabilities : bool, optional
-        Whether there is one with the probability of each class; by default of up to :data:`MOST_CLASSES` classes.
+        Whether there is one with the probability of each class; by default of up to 20 classes.
     explain : bool, optional
         Whether there is one with the reasons why rows are not answered; by default if the model knows.
     """

@@ -61,7 +61,7 @@ def spatial_spn(
     Parameters
     ----------
     height, width, n_channels, patch_size, depth, n_repetitions : int
-        See :func:`~socratic.structure.image_grid.spatial_binary_trees`.
+        See :func:`~socratic.spatial_binary_trees`.
     n_classes, n_sums, n_leaves, leaf, product, seed
         See :func:`rat_spn`.
     """

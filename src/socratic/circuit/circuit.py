@@ -37,7 +37,7 @@ class Circuit(CircuitModule):
     """A smooth and decomposable circuit with one root per class.
 
     Queries (likelihood, moments, Monte Carlo dropout, ...) are functions over this small interface:
-    :attr:`leaves`, :attr:`layers`, :attr:`roots` and :meth:`weights`.
+    ``leaves``, ``layers``, ``roots`` and :meth:`weights`.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Circuit(CircuitModule):
     n_classes : int
         Number of class roots (C).
     n_sums : int or sequence of int
-        Sums per inner region (S), for all layers or for each of :attr:`layers`, bottom up.
+        Sums per inner region (S), for all layers or for each of ``layers``, bottom up.
     n_leaves : int
         Leaves per leaf region (I).
     leaf : str, Family, or a sequence of them
         The leaf family, or one for each variable: a name such as ``"gaussian"``, or an instance from
-        :mod:`socratic.families` with its settings.
+        ``socratic.families`` with its settings.
     product : {"all-pairs", "element-wise"}
         All products of a left with a right node, or only those of equal index.
     seed : int

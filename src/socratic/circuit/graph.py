@@ -30,8 +30,8 @@ class _Snapshot(NamedTuple):
 class Graph(CircuitModule):
     """A smooth and decomposable circuit of any shape, with one root for each class.
 
-    Nodes are numbered: leaves first, then level by level (:mod:`socratic.circuit.levels`). Queries are functions over
-    :attr:`leaves`, :attr:`levels`, :attr:`root_numbers` and :meth:`log_weights`.
+    Nodes are numbered: leaves first, then level by level. Queries are functions over
+    ``leaves``, :attr:`levels`, ``root_numbers`` and :meth:`log_weights`.
 
     Parameters
     ----------

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
+from socratic.errors import check_place
 from socratic.images import PixelEncoder
 from socratic.inference.queries import region_surprise
+from socratic.notebook import axes_or_new
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 
 _PIXELS = 16
@@ -36,6 +38,27 @@ class ImageReasons(Reasons):
     """
 
     heat: np.ndarray
+
+    def plot_heat(self, row: int = 0, *, ax: Any = None) -> Any:
+        """The heat of an image: red where it is more surprising than usual, blue where it is less.
+
+        Parameters
+        ----------
+        row : int
+            Which image.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        heat = self.heat[check_place("row", row, len(self.heat))]
+        largest = max(float(np.abs(heat).max()), 1e-12)
+        ax = axes_or_new(ax)
+        ax.imshow(heat, cmap="RdBu_r", vmin=-largest, vmax=largest)
+        ax.set_axis_off()
+        return ax
 
 
 class ImageParts(NamedTuple):

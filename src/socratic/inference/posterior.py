@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from socratic.notebook import of_classes, table_of_rows
 from socratic.numerics import sqrt_or_zero
 
 _PRIOR_TOLERANCE = 1e-4
@@ -46,6 +47,12 @@ class Posterior:
     dead: Tensor | None
     method: str
     log_density_std: Tensor | None = None
+
+    def _repr_html_(self) -> str:
+        columns = of_classes(self.mean.detach(), self.std.detach())
+        columns |= {"entropy": self.entropy.detach(), "mutual information": self.mutual_information.detach()}
+        note = f"Class probability ± standard deviation; entropy and mutual information in nats. Method {self.method}."
+        return table_of_rows(columns, note, n_rows=len(self.mean))
 
     @staticmethod
     def concatenate(parts: list[Posterior]) -> Posterior:

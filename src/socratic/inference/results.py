@@ -22,6 +22,8 @@ from socratic.inference.posterior_bounds import (
     bound_expansion,
     bound_posterior,
 )
+from socratic.notebook import of_classes, table_of_rows
+from socratic.numerics import sqrt_or_zero
 
 CovarianceKind = Literal["exact", "independent", "upper"]
 Method = Literal["layered", "tree", "structured", "multiset", "bounds", "independent", "upper"]
@@ -68,6 +70,14 @@ class Moments:
     def relative_variance(self) -> Tensor:
         """Variance of each class's likelihood divided by its squared mean: (N, C)."""
         return self.relative_covariance.diagonal(dim1=-2, dim2=-1)
+
+    def _repr_html_(self) -> str:
+        note = f"Log of the mean likelihood ± relative deviation. Method {self.method}: {self.reason}."
+        upper = self.relative_variance if self.variance_bounds is None else self.variance_bounds[1]
+        if self.variance_bounds is not None:
+            note = f"Log of the mean likelihood ± upper bound of the relative deviation. Bounds: {self.reason}."
+        deviation = sqrt_or_zero(upper.detach())
+        return table_of_rows(of_classes(self.log_mean.detach(), deviation), note, n_rows=len(deviation))
 
     def posterior(
         self, class_prior: Sequence[float] | Tensor | None = None, *, method: MatchKind = "expansion"

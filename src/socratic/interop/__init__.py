@@ -12,6 +12,8 @@ from torch import Tensor
 from socratic.circuit import Circuit, Graph
 from socratic.interop.blocks import Block, parameter_of
 
+__all__ = ["class_prior", "from_cirkit", "from_spflow"]
+
 
 def from_spflow(module: Any) -> Circuit | Graph:
     """A circuit with the structure and the parameters of an SPFlow module.

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from socratic.errors import check_choice, check_count, check_rate
+from socratic.notebook import MOST_ROWS, number, with_note
+from socratic.pages import table
 
 SCHEDULES = ("cosine", "constant")
 
@@ -152,3 +154,13 @@ class History:
 
     epochs: tuple[Epoch, ...]
     best: int
+
+    def _repr_html_(self) -> str:
+        last = self.epochs[-MOST_ROWS:]
+        rows = [
+            [str(epoch.number), number(epoch.loss), number(epoch.validation_loss), "kept" * (epoch.number == self.best)]
+            for epoch in last
+        ]
+        before = len(self.epochs) - len(last)
+        note = f"{before:,} epochs before these. The parameters of epoch {self.best} were kept."
+        return with_note(table(["epoch", "loss", "validation loss", ""], rows), note)

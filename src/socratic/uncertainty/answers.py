@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from socratic.inference.posterior import Posterior
 from socratic.inference.results import Moments
+from socratic.notebook import draw_points, of_classes, table_of_rows
 from socratic.uncertainty.scores import SCORES, Scores
+
+_CLASSIFIED = (
+    "Number ± standard deviation, over what is in doubt; entropy, mutual information and log-likelihood in nats. A row "
+    "with a small p-value is unfamiliar."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +37,11 @@ class Uncertainty:
         Standard deviation of log p(x), in nats; NaN where it is not known.
     profile, class_profile : ndarray (N,)
         How far the likelihoods of a row's parts are from those of familiar rows, and of familiar rows of the class it
-        most probably belongs to: half the squared Mahalanobis distance, see :class:`~socratic.uncertainty.Profile`.
+        most probably belongs to: half the squared Mahalanobis distance.
     p_value : ndarray (N,)
         Share of familiar rows that are at least as unusual; small for unfamiliar rows.
     unusualness : ndarray (N, S)
-        What the p-value is made of: the scores of :data:`~socratic.uncertainty.scores.SCORES`, without units and
+        What the p-value is made of: the scores that :meth:`scores` gives by name, without units and
         comparable between rows whatever cells they miss; higher is more unusual.
     """
 
@@ -56,6 +63,36 @@ class Uncertainty:
         """
         found = dict(zip(SCORES, self.unusualness.T, strict=True))
         return {name: score for name, score in found.items() if not len(score) or not np.isnan(score).all()}
+
+    def plot(self, ax: Any = None) -> Any:
+        """A point for each row: how familiar it is, and how ambiguous.
+
+        Unfamiliar rows stand on the left, ambiguous ones at the top. Where there are no p-values, log p(x) takes
+        their place.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if np.isnan(self.p_value).all():
+            return draw_points(ax, self.log_likelihood, self.entropy, ("log-likelihood", "entropy, nats"))
+        return draw_points(ax, self.p_value, self.entropy, ("p-value: how familiar", "entropy, nats: how ambiguous"))
+
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "entropy": self.entropy,
+            "mutual information": self.mutual_information,
+            "log-likelihood": (self.log_likelihood, self.log_std),
+            "p-value": self.p_value,
+        }
+
+    def _repr_html_(self) -> str:
+        return table_of_rows({**of_classes(self.mean, self.std), **self._columns()}, _CLASSIFIED, n_rows=len(self.mean))
 
     def judged_by(self, scores: Scores) -> Uncertainty:
         """The same with other :meth:`scores`."""
@@ -108,6 +145,30 @@ class DensityUncertainty:
     log_std: np.ndarray
     method: str
 
+    def plot(self, ax: Any = None) -> Any:
+        """A point for each row: how likely it is, and how much in doubt that is.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return draw_points(ax, self.log_likelihood, self.log_std, ("log-likelihood", "its deviation, nats"))
+
+    def _repr_html_(self) -> str:
+        columns = {
+            "log-likelihood": (self.log_likelihood, self.log_std),
+            "log of the mean": self.log_mean,
+            "relative deviation": self.relative_std,
+        }
+        bounded = ": deviations are upper bounds" if self.method == "bounds" else ""
+        note = f"Number ± standard deviation, in nats. Method {self.method}{bounded}."
+        return table_of_rows(columns, note, n_rows=len(self.log_mean))
+
     @classmethod
     def of_moments(
         cls, moments: Moments, log_likelihood: np.ndarray, log_volume: np.ndarray | float
@@ -147,6 +208,11 @@ class Answer:
 
     probabilities: np.ndarray
     uncertainty: Uncertainty
+
+    def _repr_html_(self) -> str:
+        best = self.probabilities.argmax(1)
+        columns = {"class": best, "probability": self.probabilities.max(1), **self.uncertainty._columns()}
+        return table_of_rows(columns, _CLASSIFIED, n_rows=len(best))
 
     def take(self, rows: np.ndarray) -> Answer:
         """The answers to some of the rows."""

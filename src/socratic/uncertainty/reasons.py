@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.errors import check_count
+from socratic.errors import check_count, check_place
+from socratic.notebook import MOST_ROWS, draw_bars, number, table_of_rows
 from socratic.uncertainty.conformal import Conformal
 
 _MOST_ROWS, _MOST_NUMBERS = 1000, 500_000
@@ -61,6 +62,45 @@ class Reasons:
             ]
             for row, parts in enumerate(order)
         ]
+
+    def plot(self, row: int = 0, *, k: int = 10, ax: Any = None) -> Any:
+        """Bars of the ``k`` parts that speak most against a row, those of at most 5 % of familiar rows highlighted.
+
+        Parameters
+        ----------
+        row : int
+            Which row.
+        k : int
+            How many parts.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        row = check_place("row", row, len(self.excess))
+        (parts,) = self._of_rows(slice(row, row + 1)).top(k)
+        strong = [part.p_value <= 0.05 for part in parts]
+        label = "more surprising than usual by, nats"
+        return draw_bars(ax, [part.name for part in parts], [part.excess for part in parts], strong, label)
+
+    def _of_rows(self, rows: slice) -> Reasons:
+        return Reasons(self.names, self.surprise[rows], self.excess[rows], self.p_value[rows])
+
+    def _repr_html_(self) -> str:
+        first = self._of_rows(slice(MOST_ROWS)).top(3)
+        texts = [
+            [f"{part.name}: {number(part.excess)} (p = {number(part.p_value)})" for part in parts] for parts in first
+        ]
+        ranks = {rank: [row[place] if place < len(row) else "" for row in texts] for place, rank in enumerate(_RANKS)}
+        note = (
+            "Nats by which a part is more surprising than usual, and the share of familiar rows where it is as much so."
+        )
+        return table_of_rows(ranks, note, n_rows=len(self.excess))
+
+
+_RANKS = ("strongest reason", "second", "third")
 
 
 @dataclass(frozen=True, eq=False)
