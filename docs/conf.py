@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +43,12 @@ autodoc_default_options = {
 autodoc_typehints = "none"  # the docstrings say what arguments are, and of which shape
 numpydoc_show_class_members = False
 
+OUTSIDE = {"changelog": "CHANGELOG.md", "security": "SECURITY.md"}
+"""Pages that show a file beside this folder."""
+
 SECTION = re.compile(r"^### (?P<title>.+)\n(?P<body>(?:(?!^#).*\n)*)", re.MULTILINE)
 PAGE = re.compile(r"^\| \[[^\]]+\]\((?P<page>[\w./-]+)\.(?:md|rst)\)", re.MULTILINE)
+ROOT_LINK = re.compile(r"\]\((?!https?:|#)")
 RESULT = re.compile(r"\]\(\.\./benchmarks/results/(?P<name>[\w-]+)\.md\)")
 
 
@@ -62,21 +70,23 @@ def measurements() -> str:
     )
 
 
-def changes() -> str:
-    """The changelog without its title; its links start outside of this folder."""
-    text = (HERE.parent / "CHANGELOG.md").read_text(encoding="utf-8")
-    return text.partition("\n")[2].replace("](docs/", "](")
+def outside(file: str) -> str:
+    """A page beside this folder, without its title; its links start there."""
+    text = (HERE.parent / file).read_text(encoding="utf-8")
+    return ROOT_LINK.sub("](../", text.partition("\n")[2]).replace("](../docs/", "](")
 
 
 def complete(_app: Any, page: str, source: list[str]) -> None:
     """Add what a site has and a folder has not: a side bar, and what lies outside of the folder."""
-    source[0] = RESULT.sub(r"](#\g<name>-measured)", source[0])
     if page == "index":
         source[0] += navigation(source[0])
     elif page == "measurements":
         source[0] += measurements()
-    elif page == "changelog":
-        source[0] += changes()
+    elif page in OUTSIDE:
+        source[0] += outside(OUTSIDE[page])
+    source[0] = RESULT.sub(r"](#\g<name>-measured)", source[0])
+    for name, file in OUTSIDE.items():
+        source[0] = source[0].replace(f"](../{file}", f"]({name}.md")
 
 
 def is_foreign(_app: Any, _kind: str, _name: str, value: Any, skip: bool, _options: Any) -> bool | None:
@@ -84,7 +94,19 @@ def is_foreign(_app: Any, _kind: str, _name: str, value: Any, skip: bool, _optio
     return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else skip or None
 
 
+def quieten_kernels() -> None:
+    """Run notebooks the same whatever profile of IPython a user has, without its notes on the terminal."""
+    folder = tempfile.TemporaryDirectory(prefix="socratic-docs-")
+    atexit.register(folder.cleanup)
+    profile = Path(folder.name, "profile_default")
+    profile.mkdir()
+    (profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n", encoding="utf-8")
+    os.environ["IPYTHONDIR"] = folder.name
+    logging.getLogger("traitlets").setLevel(logging.WARNING)
+
+
 def setup(app: Any) -> None:
     """Register the above."""
+    quieten_kernels()
     app.connect("source-read", complete)
     app.connect("autodoc-skip-member", is_foreign)

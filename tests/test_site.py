@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 ENTRY = re.compile(r"^\.\. auto\w+:: (?P<name>[\w.]+)$", re.MULTILINE)
 PACKAGES = ["", ".circuit", ".drawing", ".estimators", ".export", ".families", ".images", ".inference", ".interop"]
-PACKAGES += [".learning", ".learning.structure", ".scale", ".structure", ".uncertainty"]
+PACKAGES += [".learning", ".learning.structure", ".scale", ".serve", ".structure", ".uncertainty"]
 
 
 def configuration() -> ModuleType:

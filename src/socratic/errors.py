@@ -99,6 +99,6 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
 
 def check_place(name: str, value: Any, size: int) -> int:
     """Return ``value`` as an int, raising unless it is the place of one of ``size`` things, counted from 0."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value < size:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < size:
         raise ValueError(f"{name} must be a whole number from 0 to {size - 1}; got {value!r}")
     return int(value)
