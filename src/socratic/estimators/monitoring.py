@@ -43,7 +43,7 @@ class DriftMonitor:
         Whether to find out which columns, or regions of images, have changed: they have half of the rate, and take
         several times as long. By default those of tables.
     window : int
-        Last rows that :attr:`DriftReport.p_values` are of.
+        Last rows that ``DriftReport.p_values`` are of.
     seed : int
         Decides how ties are broken.
     """
