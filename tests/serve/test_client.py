@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from socratic.serve import Client, ServiceError
-from tests.serve.conftest import fitted
+from tests.serve.conftest import fitted, make_fruit
 from tests.serve.running import Site
 from tests.serve.test_v1 import png
 
@@ -34,6 +35,20 @@ def test_images(site: Site) -> None:
     image = np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)
     found = Client(site.url).predict_image(base64.b64decode(png(image)), model="digits", rejection_rate=0.9)
     assert found.label == fitted("images").predict(image[None])[0]
+
+
+def test_tables(site: Site, tmp_path: Path) -> None:
+    frame, _ = make_fruit(25, seed=3)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    client = Client(site.url)
+    client.predict_table(tmp_path / "rows.csv", tmp_path / "answers.csv", model="fruit", prefix="my_")
+    found = pd.read_csv(tmp_path / "answers.csv")
+    assert found["my_label"].tolist() == fitted("forest").predict(frame).tolist()
+    with pytest.raises(ServiceError, match="model must be named"):
+        client.predict_table(tmp_path / "rows.csv", tmp_path / "none.csv")
+    assert not (tmp_path / "none.csv").exists()
+    with pytest.raises(ValueError, match=r"must both end in \.csv or both in \.parquet; got"):
+        client.predict_table(tmp_path / "rows.csv", tmp_path / "answers.parquet")
 
 
 def test_models(site: Site) -> None:

@@ -37,6 +37,7 @@ def serve(
     wait_ms: Annotated[
         float, typer.Option(min=0.0, help="How long a request waits for others to be answered with, at most.")
     ] = 2.0,
+    rows_together: Annotated[int, typer.Option(min=1, help="Rows that are answered together, at most.")] = 256,
     max_requests: Annotated[int, typer.Option(min=1, help="Requests in work at a time.")] = 128,
     seconds: Annotated[float, typer.Option(min=0.001, help="How long a request may take.")] = 30.0,
     jobs: Jobs = None,
@@ -56,6 +57,7 @@ def serve(
             token=_token(token_file),
             origins=tuple(origin or ()),
             wait_ms=wait_ms,
+            rows_together=rows_together,
             max_requests=max_requests,
             seconds=seconds,
         )

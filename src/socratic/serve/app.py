@@ -27,7 +27,7 @@ from socratic.serve.settings import Settings
 _log = logging.getLogger("socratic.serve")
 
 
-def create_app(models: Sequence[ServedModel], settings: Settings) -> ASGIApp:
+def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
     """The ASGI application that serves some models."""
     service = Service(models, settings)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
+import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+from socratic.files import replacing
+
+_TABLES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 Label: TypeAlias = str | bool | int | float
 Cell: TypeAlias = str | bool | int | float | None
 
@@ -186,6 +191,46 @@ class Client:
         asked = {"image": base64.b64encode(content).decode(), "resize": resize, "model": model, "reasons": reasons}
         (answer,) = self._predict(asked, rejection_rate=rejection_rate, risk=risk, doubt=doubt, dropout=dropout)
         return answer
+
+    def predict_table(
+        self,
+        table: str | Path,
+        answers: str | Path,
+        *,
+        model: str | None = None,
+        rejection_rate: float | None = None,
+        risk: float | None = None,
+        doubt: str | None = None,
+        dropout: float | None = None,
+        prefix: str = "",
+    ) -> None:
+        """Answer a table of any length: the columns of ``socratic predict`` are added to its rows.
+
+        Parameters
+        ----------
+        table, answers : path
+            Files to read and to write, both .csv or both .parquet; ``answers`` appears when all rows are answered.
+        model, rejection_rate, risk, doubt, dropout
+            Those of :meth:`predict`.
+        prefix : str
+            Put before the names of the new columns.
+        """
+        source, target = Path(table), Path(answers)
+        kind = _TABLES.get(source.suffix.lower())
+        if kind is None or source.suffix.lower() != target.suffix.lower():
+            raise ValueError(f"table and answers must both end in .csv or both in .parquet; got {source} and {target}")
+        asked: dict[str, Any] = {"rejection_rate": rejection_rate, "risk": risk, "doubt": doubt, "dropout": dropout}
+        given = {name: value for name, value in asked.items() if value is not None}
+        if model is not None:
+            given["model"] = model
+        query = urllib.parse.urlencode({**given, "prefix": prefix})
+        path = f"/v1/predict/batch?{query}"
+        with source.open("rb") as rows, self._open(path, rows, kind) as reply, replacing(target) as draft:
+            try:
+                with draft.open("wb") as file:
+                    shutil.copyfileobj(reply, file)
+            except http.client.HTTPException as error:
+                raise ServiceError(f"the answers to {source} ended too early: {error!r}") from error
 
     def is_ready(self) -> bool:
         """Whether the service answers."""

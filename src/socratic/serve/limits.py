@@ -79,7 +79,7 @@ class Limits:
             return 401, "a token is needed, in the header Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
         most = self._most_bytes(scope)
         if int(headers.get(b"content-length", b"0")) > most:
-            return 413, _too_long(most), {"connection": "close"}
+            return 413, _too_long(most), {}  # what still comes is read and dropped: the sender gets to read this
         if self.running >= self._settings.max_requests:
             return 503, "too many requests at once; try again in a moment", {"retry-after": "1"}
         return None
@@ -128,7 +128,7 @@ class _Counted:
             self._n_bytes += len(message.get("body", b""))
             self.complete = not message.get("more_body", False)
             if self._n_bytes > self._most:
-                raise HTTPException(413, _too_long(self._most), {"connection": "close"})
+                raise HTTPException(413, _too_long(self._most))
         return message
 
 

@@ -44,6 +44,11 @@ class Metrics:
         self.together.observe(n_rows)
         self.computing.inc(seconds)
 
+    def n_requests(self) -> int:
+        """Requests that were answered, in all."""
+        samples = (sample for metric in self.requests.collect() for sample in metric.samples)
+        return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))
+
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""
         return generate_latest(self.registry)
@@ -53,7 +58,7 @@ class Measured:
     """Counts the requests to an application."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+        self._app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -69,12 +74,12 @@ class Measured:
                 status = message["status"]
             await send(message)
 
-        self._metrics.running.inc()
+        self.metrics.running.inc()
         try:
             await self._app(scope, receive, watched)
         finally:
-            self._metrics.running.dec()
+            self.metrics.running.dec()
             path = getattr(scope.get("route"), "path", "other")  # as the service knows it, with {name} for names
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._metrics.requests.labels(path, method, status).inc()
-            self._metrics.seconds.labels(path).observe(time.perf_counter() - started)
+            self.metrics.requests.labels(path, method, status).inc()
+            self.metrics.seconds.labels(path).observe(time.perf_counter() - started)

@@ -23,9 +23,10 @@ def serve(models: Sequence[ServedModel], settings: Settings) -> None:
     settings : Settings
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    app = create_app(models, settings)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(models, settings),
+            app,
             host=settings.host,
             port=settings.port,
             log_config=None,
@@ -41,6 +42,7 @@ def serve(models: Sequence[ServedModel], settings: Settings) -> None:
     print(f"serving {names} at {address(settings, sock.getsockname()[1])}", flush=True)
     with suppress(KeyboardInterrupt):  # uvicorn has ended in order, and then passes on the signal
         server.run(sockets=[sock])
+    print(f"ended, having answered {app.metrics.n_requests()} requests", flush=True)
 
 
 def address(settings: Settings, port: int) -> str:

@@ -1,0 +1,289 @@
+"""The server as a process of its own: under load, at its end, and with those who wish it ill."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from tests.serve.conftest import fitted, make_fruit
+from tests.serve.running import Site
+
+pytestmark = pytest.mark.slow
+Rows = list[dict[str, Any]]
+
+
+class Server:
+    """A process of ``socratic serve``."""
+
+    def __init__(self, model: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "socratic", "serve", f"fruit={model}", "--port", "0", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert said.startswith("serving fruit at http://127.0.0.1:"), self.process.communicate()[1]
+        self.site = Site(said.split()[-1])
+        while True:
+            try:
+                if self.site.ask("/readyz").status == 200:
+                    break
+            except OSError:
+                time.sleep(0.05)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal; the exit code, and what it said since its first line."""
+        self.process.send_signal(number)
+        output, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, output, errors
+
+    def memory(self) -> int:
+        """The most memory it has had, in MB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "fruit.model"
+    fitted("forest").save(path)
+    return path
+
+
+@contextmanager
+def serving(model: Path, *options: str) -> Iterator[Server]:
+    server = Server(model, *options)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.end(signal.SIGKILL)
+
+
+def ask_on(connection: http.client.HTTPConnection, row: dict[str, Any]) -> tuple[int, bytes]:
+    body = json.dumps({"rows": [row]}).encode()
+    connection.request("POST", "/v1/predict", body, {"content-type": "application/json"})
+    reply = connection.getresponse()
+    return reply.status, reply.read()
+
+
+def test_many_clients_at_once(model: Path, rows: Rows) -> None:
+    """64 clients: no request is lost or mixed up, and none waits far longer than others."""
+    n_clients, n_each, n_warm = 64, 10, 2
+    start = threading.Barrier(n_clients)
+    with serving(model) as server:
+        expected = {place: server.site.predict(rows=[row]).json["answers"][0] for place, row in enumerate(rows)}
+
+        def ask(client: int) -> list[float]:
+            connection = http.client.HTTPConnection(urlsplit(server.site.url).netloc, timeout=60)
+            connection.connect()
+            start.wait()
+            found = []
+            for number in range(n_each):
+                place = (client + 7 * number) % len(rows)
+                began = time.perf_counter()
+                status, body = ask_on(connection, rows[place])
+                found.append(time.perf_counter() - began)
+                assert status == 200, body
+                (answer,) = json.loads(body)["answers"]
+                assert answer["log_likelihood"] == pytest.approx(expected[place]["log_likelihood"], rel=1e-9)
+                assert answer["label"] == expected[place]["label"]
+            connection.close()
+            return found[n_warm:]
+
+        with ThreadPoolExecutor(n_clients) as pool:
+            seconds = np.concatenate(list(pool.map(ask, range(n_clients))))
+        together = server.site.ask("/metrics").body.decode()
+    assert len(seconds) == n_clients * (n_each - n_warm)
+    p50, p99 = np.quantile(seconds, [0.5, 0.99])
+    print(f"p50 {1e3 * p50:.0f} ms, p99 {1e3 * p99:.0f} ms, {p99 / p50:.1f} times")
+    assert p99 < 5.0 * p50
+    groups = next(float(line.split()[1]) for line in together.splitlines() if "rows_together_count" in line)
+    assert groups < 0.5 * n_clients * n_each  # most were answered in company
+
+
+def test_the_end_answers_all_that_was_accepted(model: Path, rows: Rows) -> None:
+    n_clients = 16
+    complete, other = [0] * n_clients, [0] * n_clients
+    with serving(model) as server:
+        before = 1  # the question whether it is ready; those before it was, were refused by the system
+
+        def ask(client: int) -> None:
+            while True:
+                connection = http.client.HTTPConnection(urlsplit(server.site.url).netloc, timeout=60)
+                try:
+                    status, body = ask_on(connection, rows[client])
+                except OSError:  # nobody listens any more
+                    return
+                except http.client.HTTPException:  # closed before anything was read
+                    return
+                finally:
+                    connection.close()
+                complete[client] += status == 200 and "answers" in json.loads(body)
+                other[client] += status != 200
+
+        with ThreadPoolExecutor(n_clients) as pool:
+            for client in range(n_clients):
+                pool.submit(ask, client)
+            time.sleep(1.5)
+            code, output, errors = server.end()
+    print(f"{sum(complete)} answers")
+    assert code == 0, errors
+    assert sum(other) == 0
+    assert sum(complete) > n_clients
+    assert output == f"ended, having answered {sum(complete) + before} requests\n"
+
+
+def test_killed_and_started_again_it_answers_the_same(model: Path, rows: Rows) -> None:
+    said = []
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with serving(model) as server:
+            asked = [{"rows": rows[:5], "reasons": 3}, {"rows": [rows[7]]}, {"rows": rows, "rejection_rate": 0.3}]
+            said.append([server.site.predict(**request).body for request in asked])
+            server.end(number)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("path", ["/v1/predict", "/v1/predict/batch"])
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_huge_body_is_refused_in_little_memory(model: Path, path: str, announced: bool) -> None:
+    part, n_parts = b"1,2,3,4\n" * 125_000, 300  # 1 MB, 300 MB
+    with serving(model) as server:
+        server.site.predict(rows=[{}])
+        server.site.ask(path, make_fruit(3)[0].to_csv(index=False).encode(), content_type="text/csv")
+        before = server.memory()
+        host, port = urlsplit(server.site.url).netloc.split(":")
+        length = f"Content-Length: {len(part) * n_parts}" if announced else "Transfer-Encoding: chunked"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n{length}\r\n\r\n"
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(head.encode())
+            for _ in range(n_parts):
+                connection.sendall(part if announced else b"%x\r\n%s\r\n" % (len(part), part))
+            if not announced:
+                connection.sendall(b"0\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+        grown = server.memory() - before
+        print(f"{path}: {grown} MB more")
+        assert grown < 20
+        assert server.site.predict(rows=[{}]).status == 200
+
+
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1e308,
+    10**30,
+    "red",
+    "",
+    "NA",
+    "\u0000",
+    "\ud800",
+    "<b>",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    "x" * 5000,
+]
+
+
+def mutated(document: Any, random_: random.Random) -> Any:
+    """The same with something changed, dropped or added somewhere."""
+    if isinstance(document, dict) and document and random_.random() < 0.8:
+        key = random_.choice(list(document))
+        if random_.random() < 0.15:
+            return {**document, random_.choice(["", "extra", "rows", "\u2028"]): random_.choice(VALUES)}
+        if random_.random() < 0.1:
+            return {other: value for other, value in document.items() if other != key}
+        return {**document, key: mutated(document[key], random_)}
+    if isinstance(document, list) and document and random_.random() < 0.8:
+        place = random_.randrange(len(document))
+        return [*document[:place], mutated(document[place], random_), *document[place + 1 :]]
+    return random_.choice(VALUES)
+
+
+def fuzzed(rows: Rows, random_: random.Random) -> tuple[str, str, bytes, dict[str, str]]:
+    """A request that is nearly right, or not at all."""
+    v1 = {"rows": rows[:2], "rejection_rate": 0.1, "doubt": "weights", "reasons": 1}
+    tensor = {"name": "weight", "datatype": "FP64", "shape": [2, 1], "data": [1.0, 2.0], "parameters": {}}
+    v2 = {"id": "1", "inputs": [tensor], "outputs": [{"name": "label"}], "parameters": {"binary_data_output": True}}
+    path, document = random_.choice([("/v1/predict", v1), ("/v2/models/fruit/infer", v2)])
+    for _ in range(random_.randint(1, 3)):
+        document = mutated(document, random_)
+    body, headers = json.dumps(document).encode(), {"content-type": "application/json"}
+    kind = random_.randrange(6)
+    if kind == 0:
+        path = "/v1/predict/batch?" + random_.choice(["model=fruit", "explain=maybe", "prefix=%00", "risk=nan"])
+        headers = {"content-type": random_.choice(["text/csv", "application/x-parquet"])}
+        table = make_fruit(3)[0].to_csv(index=False).encode()
+        body = bytes(byte if random_.random() > 0.02 else random_.randrange(256) for byte in table)
+    elif kind == 1:
+        body = random_.randbytes(random_.randrange(200))
+    elif kind == 2:
+        body = bytes(byte if random_.random() > 0.03 else random_.randrange(256) for byte in body)
+        headers["inference-header-content-length"] = random_.choice(["0", "-1", "99999", "10", "x", "\u00b2"])
+    elif kind == 3:
+        path = "/" + "".join(random_.choice("abv12/.%_-?=&{}") for _ in range(random_.randrange(30)))
+    return random_.choice(["POST"] * 8 + ["GET", "PUT"]), path, body, headers
+
+
+def test_fuzzed_requests(model: Path, rows: Rows) -> None:
+    random_ = random.Random(0)
+    statuses: dict[int, int] = {}
+    with serving(model) as server:
+        connection = http.client.HTTPConnection(urlsplit(server.site.url).netloc, timeout=60)
+        for _ in range(3000):
+            method, path, body, headers = fuzzed(rows, random_)
+            try:
+                connection.request(method, path, body, headers)
+                reply = connection.getresponse()
+            except http.client.InvalidURL:
+                continue
+            content = reply.read()
+            assert reply.status < 500, (method, path, body, headers, content)
+            assert b"Traceback" not in content
+            assert b"/src/" not in content
+            statuses[reply.status] = statuses.get(reply.status, 0) + 1
+        connection.close()
+        code, _, errors = server.end()
+    print(statuses)
+    assert code == 0
+    assert "Traceback" not in errors
+    assert statuses[200] > 100
+    assert statuses[422] > 500
+
+
+def test_requests_made_up_by_schemathesis(model: Path) -> None:
+    pytest.importorskip("schemathesis")
+    with serving(model) as server:
+        command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.site.url}/openapi.json"]
+        options = ["--checks", "not_a_server_error", "--phases", "examples,coverage,fuzzing", "--max-examples", "60"]
+        end = subprocess.run(
+            [*command, *options, "--seed", "0", "--suppress-health-check", "all"],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        print(end.stdout[-2000:])
+        assert end.returncode == 0, end.stdout[-4000:] + end.stderr[-2000:]
+        code, output, errors = server.end()
+    assert code == 0
+    assert int(output.split()[3]) > 500
+    assert "Traceback" not in errors
