@@ -32,9 +32,9 @@ $(VENV)/.docs: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/socratic demo
 
-# The site, with every notebook run; open docs/_build/index.html.
+# The site, with every notebook run; open docs/_build/html/index.html.
 docs: $(VENV)/.docs graphviz
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
