@@ -16,9 +16,9 @@ $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps libcirkit
 	touch $@
 
-# Clusters are large downloads, which only slow tests need; so are other people's clients of the service.
+# Clusters are large downloads, which only slow tests need; so are MLflow and other people's clients of the service.
 $(VENV)/.engines: $(VENV)/.installed
-	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dask,ray,serve-tests,spark]"
+	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dask,mlflow,ray,serve-tests,spark]"
 	touch $@
 
 $(VENV)/.benchmarks: $(VENV)/.installed

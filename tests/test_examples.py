@@ -10,6 +10,7 @@ import pytest
 import torch
 from examples import digits as example
 from examples import guarded_forests, inpainting, reasons, rotation, shrinking_doubt, three_views
+from sklearn.datasets import load_iris
 
 import socratic
 from tests.drawing.test_diagram import needs_dot, svg_texts
@@ -174,3 +175,21 @@ def test_a_guard_finds_a_wine_that_the_forest_was_not_taught(tmp_path: Path) -> 
     guard, alone, _ = guarded_forests.measure(columns, classes)
     assert guard > alone
     assert guard > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of other people's packages
+def test_a_model_of_mlflow_answers_as_the_model_file_does(tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    from examples import mlflow_model
+
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    x.iloc[3, 1] = np.nan
+    model = socratic.CircuitClassifier(structure="kernels", random_state=0).fit(x, y)
+    model.save(tmp_path / "iris.model")
+    mlflow_model.save(tmp_path / "iris.model", tmp_path / "folder")
+    assert not [path for path in (tmp_path / "folder").rglob("*") if path.suffix == ".pkl"]
+    found = mlflow.pyfunc.load_model(str(tmp_path / "folder")).predict(x)
+    assert list(found)[:3] == ["label", "probability", "entropy"]
+    np.testing.assert_allclose(found["probability"], model.predict_proba(x).max(1))
+    np.testing.assert_allclose(found["p_value"], model.uncertainty(x).p_value)
