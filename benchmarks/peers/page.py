@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.peers.figures import draw, file_name
-from benchmarks.peers.points import AXES, MIDDLE, PAPER_SIZES, SWEEP, TASKS, Point, along
+from benchmarks.peers.points import AXES, MIDDLE, PAPER_SIZES, SWEEP, TASKS, Point, all_points, along
 from benchmarks.peers.queries import QUERIES
 from benchmarks.peers.results import Result, Results, exponent
 from benchmarks.records import table
@@ -33,8 +33,9 @@ from what it measured (`benchmarks/results`). A run that was stopped goes on whe
   classes and a step of Adam.
 - **Times** are the best of several calls, each library in a process of its own with one thread, and the two in turn.
   On a CPU they are those of the process, which other programs disturb least; ratios are of these. Those of the clock
-  stand beside them. Every library, this one too, takes the batch in pieces of 25, 100 or all rows (at most 2,048),
-  whichever is fastest; gradients of pieces are added up.
+  stand beside them: where they are several times as long, other programs had the machine, and both libraries were
+  slower than they need be. Every library, this one too, takes the batch in pieces of 25, 100 or all rows (at most
+  2,048), whichever is fastest; gradients of pieces are added up.
 - **Memory** is the peak of a call, besides what the process held before it.
 - **The floor** is the larger of two times: operations over those a second of a product of two large matrices, and bytes
   that must be read or written once over those a second of a copy, both measured in the same run. Nothing is faster.
@@ -71,6 +72,12 @@ def text(found: list[Results]) -> str:
 def section(results: Results) -> str:
     """What is said of one device."""
     ceilings = results.ceilings
+    sides = {
+        f"{label} {getattr(point, axis):,}": point
+        for axis, label in AXES.items()
+        for point in along(axis)
+        if point != MIDDLE
+    }
     lines = [
         f"## {TITLES[results.device]}",
         "",
@@ -83,7 +90,7 @@ def section(results: Results) -> str:
         f"{PAPER_SIZES[0].n_sums} sums and leaves, depth {PAPER_SIZES[0].depth}, {PAPER_SIZES[0].n_repetitions} "
         f"repetitions, batches of {PAPER_SIZES[0].batch}.",
         "",
-        *peer_table(results, [(task, "variables", p.n_features, p) for task in TASKS for p in PAPER_SIZES]),
+        *peer_table(results, {f"{point.n_features:,} variables": point for point in PAPER_SIZES}),
         "What only this library computes, in turn with its forward:",
         "",
         *query_table(results),
@@ -94,22 +101,15 @@ def section(results: Results) -> str:
         f"![Times over sums, depth, repetitions and batch](images/{file_name(results)})",
         "",
         *growth_table(results),
-        *peer_table(
-            results,
-            [
-                (task, AXES[axis], getattr(point, axis), point)
-                for axis in SWEEP
-                for point in along(axis)
-                for task in TASKS
-            ],
-        ),
+        *peer_table(results, {"the middle": MIDDLE} | sides),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def verdict(results: Results) -> list[str]:
-    """At how many points this library is faster, and which are lost."""
-    lines = []
+    """At how many points this library is faster, which are lost, and whether some are still to be measured."""
+    points, known = all_points(), {result.point for result in results.compared}
+    lines = [] if known.issuperset(points) else [f"Measured so far: {len(known)} of {len(points)} points.", ""]
     for task in TASKS:
         for peer in results.peers:
             of_peer = [r for r in results.compared if (r.what, r.peer) == (task, peer)]
@@ -127,15 +127,15 @@ def verdict(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def peer_table(results: Results, entries: list[tuple[str, str, int, Point]]) -> list[str]:
-    """One row for each entry (task, axis, value, point) and peer."""
+def peer_table(results: Results, points: dict[str, Point]) -> list[str]:
+    """One row for each point, task and peer; points by what they are called."""
     header = ["what", "at", "ms", "clock", "floor", "MB", "beside", "ms", "clock", "MB", "rows", "parameters", "ratio"]
-    rows = []
-    for task, axis, value, point in entries:
-        for result in results.of(task, point):
-            rows.append(
-                [task, f"{value:,} {axis}", *_own_cells(results, result), str(result.peer), *_peer_cells(result)]
-            )
+    rows = [
+        [task, name, *_own_cells(results, result), str(result.peer), *_peer_cells(result)]
+        for name, point in points.items()
+        for task in TASKS
+        for result in results.of(task, point)
+    ]
     return table(header, rows)
 
 
@@ -178,9 +178,11 @@ def growth_table(results: Results) -> list[str]:
     for task in TASKS:
         for axis, label in AXES.items():
             times = results.times(task, axis)
+            if len(times.get("socratic", [])) < len(SWEEP[axis]):
+                continue  # still to be measured
             found = [exponent(times.get(library, [])) for library in ("socratic", *results.peers)]
             rows.append([task, label, *("" if value is None else f"{value:.2f}" for value in found)])
-    return table(["growth of", "over", "socratic", *results.peers], rows)
+    return table(["growth of", "over", "socratic", *results.peers], rows) if rows else []
 
 
 def _ms(seconds: float) -> str:
