@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 
 import socratic
 from socratic import CircuitClassifier, CircuitDensity, CircuitOutlierDetector
-from socratic.errors import DataFileError
+from socratic.errors import CalibrationWarning, DataFileError
 from socratic.estimators import CircuitImageClassifier
 from socratic.learning import gradient
 from socratic.scale import Place, fit_files
@@ -80,6 +82,12 @@ def test_densities_and_detectors_need_no_target(folder: Path) -> None:
     assert detector.structure_reason_ == "n_sums=2 is for circuits that are trained"
     assert np.mean(detector.predict(fresh) == -1) < 0.2
     assert detector.predict(fresh.assign(b=50.0)).tolist() == [-1] * 200
+
+
+def test_models_that_cannot_keep_their_rate_say_so(folder: Path) -> None:
+    with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
+        model = fit_files(CircuitClassifier(**SMALL, calibration_fraction=0.0), folder, "y")
+    assert not model.calibrated_
 
 
 def test_rare_categories_and_classes_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +219,53 @@ def test_a_number_that_its_leaf_cannot_hold_is_named(tmp_path: Path, monkeypatch
     folder = write(tmp_path / "rows", frame)
     with pytest.raises(ValueError, match=r"column 'visits' has poisson leaves and takes .*; got"):
         fit_files(CircuitClassifier(**SMALL, leaf={"visits": "poisson"}), folder, "y")
+
+
+@pytest.mark.slow
+def test_models_are_as_good_as_those_of_a_table_in_memory(tmp_path: Path) -> None:
+    train, test = table(3000, seed=0), table(3000, seed=1)
+    folder, fresh = write(tmp_path / "rows", train), test.drop(columns="y")
+    found: dict[str, list[list[float]]] = {"files": [], "memory": []}
+    for seed in range(3):
+        size = {"n_sums": 4, "n_repetitions": 3, "depth": 2, "n_epochs": 10, "n_jobs": 1, "random_state": seed}
+        streamed = fit_files(CircuitClassifier(**size), folder, "y")
+        whole = CircuitClassifier(**size).fit(train.drop(columns="y"), train["y"])
+        for name, model in (("files", streamed), ("memory", whole)):
+            probabilities, y = model.predict_proba(fresh), np.searchsorted(model.classes_, test["y"])
+            accuracy = (probabilities.argmax(1) == y).mean()
+            loss = -np.log(probabilities[np.arange(len(y)), y]).mean()
+            found[name].append([accuracy, loss, model.reject(fresh).mean()])
+    streamed_mean, whole_mean = (np.mean(found[name], axis=0) for name in found)
+    assert streamed_mean[0] == pytest.approx(whole_mean[0], abs=0.01)
+    assert streamed_mean[1] == pytest.approx(whole_mean[1], abs=0.02)
+    assert streamed_mean[2] == pytest.approx(0.05, abs=0.02)  # 600 rows to calibrate on, three times
+
+
+FIT = """
+import resource, sys
+from socratic import CircuitClassifier
+from socratic.estimators import streamed_rows, streaming
+from socratic.scale import fit_files
+streamed_rows._POOL_CELLS = 2**20
+streaming._MOST_TRAIN = streaming._MOST_VALIDATION = streaming._MOST_CALIBRATION = 1000
+size = {"n_sums": 2, "n_repetitions": 1, "depth": 1, "n_epochs": 1, "batch_size": 5000}
+fit_files(CircuitClassifier(**size, n_jobs=1, random_state=0, device="cpu"), sys.argv[1], "y")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**10 if sys.platform == "darwin" else 1))
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    peaks = []
+    for name, n_files in (("few", 4), ("many", 14)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for number in range(n_files):
+            frame = pd.DataFrame(rng.normal(size=(40_000, 20)), columns=[f"x{place}" for place in range(20)])
+            frame["y"] = (frame["x0"] > 0).astype(int)
+            frame.to_parquet(folder / f"{number}.parquet", row_group_size=10_000, index=False)
+        done = subprocess.run([sys.executable, "-c", FIT, folder], capture_output=True, text=True, check=True)
+        peaks.append(float(done.stdout) / 1024)
+    # 400,000 more rows of 20 numbers would be 61 MB.
+    assert peaks[1] < peaks[0] + 30, peaks

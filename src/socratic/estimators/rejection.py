@@ -71,6 +71,10 @@ class RejectingEstimator(SocraticEstimator):
     def _rate(self) -> float:
         return check_rate("rejection_rate", self.rejection_rate)
 
+    def _warn_unless_kept(self, stacklevel: int = 3) -> None:
+        """Warn if what is promised cannot be kept."""
+        self._warn_unless_calibrated(stacklevel + 1)
+
     def _warn_unless_calibrated(self, stacklevel: int = 3) -> None:
         problem = self._calibration_problem()
         if problem is not None:

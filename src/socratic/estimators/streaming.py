@@ -15,6 +15,7 @@ from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.crossing import COSTLY_BELOW
 from socratic.estimators.learned import LEARNED
 from socratic.estimators.preparation import MIN_HELD_OUT, Parts, held_out_of
+from socratic.estimators.rejection import RejectingEstimator
 from socratic.estimators.streamed_rows import StreamedRows, class_numbers_of
 from socratic.estimators.tabular import TableEstimator
 from socratic.learning.settings import Rows
@@ -105,6 +106,8 @@ def fit_to_files(estimator: TableEstimator, files: TrainingFiles) -> None:
     survey = take_survey(files, class_numbers, counts, _plan(estimator, counts, rng))
     estimator.table_, parts = _divide(survey, files, class_numbers, counts, estimator.leaf)
     estimator._fit_parts(parts, rng)
+    if isinstance(estimator, RejectingEstimator):
+        estimator._warn_unless_kept()
 
 
 def _plan(estimator: Any, counts: np.ndarray, rng: np.random.Generator) -> Plan:
