@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import anomalies, answered, calibration, classifiers, tables
+from benchmarks import anomalies, answered, calibration, classifiers, drift, tables
 from benchmarks.detectors import BASELINES, copod, detectors, ecod, hbos
 from benchmarks.records import Records
 
@@ -248,3 +248,34 @@ def test_refused_shares_of_simulated_tables_are_within_the_rates() -> None:
         mean, error = shares.mean(0), shares.std(0) / np.sqrt(len(shares))
         assert (mean <= np.array(calibration.RATES) + 3.0 * error).all()
         assert mean[-1] > 0.05  # and some are refused
+
+
+class Slack:
+    """A detector that says so once values have summed up to a limit."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit, self.sum = limit, 0.0
+
+    def update(self, value: float) -> None:
+        self.sum += value
+
+    @property
+    def drift_detected(self) -> bool:
+        return self.sum >= self.limit
+
+
+def test_drift_is_told_by_the_first_sequence_that_shows_it() -> None:
+    slow, fast = np.full(9, 1.0), np.full(9, 2.0)
+    assert drift.alarm_of(lambda: Slack(4.0), [slow, fast]) == drift.alarm_of(lambda: Slack(4.0), [fast, slow]) == 1
+    assert drift.alarm_of(lambda: Slack(40.0), [slow, fast]) == np.inf
+
+
+def test_drift_detectors_are_set_to_as_many_false_alarms_as_permitted() -> None:
+    quiet = [[np.full(9, 1.0)]] * 99 + [[np.full(9, 5.0)]]
+    # From the most cautious on: at 20 one of a hundred streams has an alarm, at 9 all have.
+    assert drift.chosen(lambda level: Slack(-level), np.array([-60.0, -40.0, -20.0, -9.0]), quiet) == -20.0
+
+
+def test_delays_are_told_in_words() -> None:
+    assert drift.told(np.array([3.0, 1.0, 2.0])) == "2 (3)"
+    assert drift.told(np.array([3.0, np.inf, np.inf])) == "- (-), 2 of 3 never"

@@ -93,7 +93,10 @@ def test_mistakes_are_named(run: Run, model: Path, folder: Path, tmp_path: Path)
     assert "there is no model file" in assert_one_line(run("monitor", tmp_path / "none", good))
     assert "would overwrite the input" in assert_one_line(run("monitor", model, good, "--state", good))
     state = tmp_path / "state"
-    assert run("monitor", model, good, "--state", state).code == 0
+    assert run("monitor", model, good, "--state", state, "--rate", "0.02").code == 0
+    assert "was begun with rate 0.02, which cannot become 0.1; leave it out, or take a new file" in assert_one_line(
+        run("monitor", model, good, "--state", state, "--rate", "0.1")
+    )
     assert "saved by a monitor of another model; start a new one" in assert_one_line(
         run("monitor", folder / "model", good, "--state", state)
     )

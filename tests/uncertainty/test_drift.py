@@ -11,6 +11,7 @@ import pytest
 
 from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.drift import Drift, draws
+from socratic.uncertainty.drift_evidence import N_BETS, Evidence
 
 
 def judgement(scores: np.ndarray) -> Judgement:
@@ -45,6 +46,27 @@ def test_few_calibration_rows_raise_no_alarm(n_calibration: int) -> None:
         drift.add(judgement(rows), None, 0.05)
         alarms += drift.report().alarm
     assert alarms <= 1
+
+
+def test_comparing_with_the_calibration_rows_alone_would_raise_false_alarms() -> None:
+    """Why rows are ranked among all before them: a sample of 100 rows misses the distribution, always alike."""
+    rng = np.random.default_rng(0)
+    calibration, rows = np.sort(rng.normal(size=100)), rng.normal(size=20_000)
+    evidence = Evidence(math.log(1e6))
+    evidence.add((100 - np.searchsorted(calibration, rows) + rng.random(len(rows))) / 101)
+    assert evidence.alarm is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_calibration", [20, 100, 1000])
+def test_a_million_familiar_rows_raise_no_alarm_and_take_no_memory(n_calibration: int) -> None:
+    rng = np.random.default_rng(n_calibration)
+    drift = Drift([rng.normal(size=n_calibration)], {}, rate=0.01, window=10, seed=0)
+    for _ in range(50):
+        drift.add(judgement(rng.normal(size=(1, 20_000))), None, 0.05)
+    report = drift.report()
+    assert (report.n_rows, report.alarm) == (1_000_000, False)
+    assert sum(array.nbytes for array in drift.to_state()[0].values()) < 1_000_000
 
 
 def test_a_change_of_a_column_is_found_and_named() -> None:
@@ -107,6 +129,15 @@ def test_states_of_another_model_are_refused() -> None:
     arrays, config = watch(60, np.zeros((1, 2))).to_state()
     with pytest.raises(ValueError, match="saved by a monitor of another model; start a new one"):
         watch(61, np.zeros((1, 2))).restore(arrays, config)
+
+
+def test_damaged_states_are_refused() -> None:
+    drift = watch(60, np.zeros((1, 2)))
+    arrays, config = drift.to_state()
+    with pytest.raises(ValueError, match=rf"its bets must be numbers of the shape \(3, {N_BETS}\); got the shape \(2,"):
+        drift.restore({**arrays, "0.bets": arrays["0.bets"][:2]}, config)
+    with pytest.raises(ValueError, match="argument"):
+        drift.restore(arrays, {**config, "sequences": []})
 
 
 def test_scores_must_fit() -> None:

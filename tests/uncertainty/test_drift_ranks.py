@@ -61,15 +61,20 @@ def test_memory_is_bounded() -> None:
     assert len(ranks.places) < 12_000  # about a thousand for each doubling
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_p_values_are_uniform_and_independent_with_three_calibration_rows(tied: bool) -> None:
-    rng = np.random.default_rng(5)
-    found = []
-    for _ in range(1800):
-        scores = rng.exponential(size=5)
-        scores = np.floor(2 * scores) if tied else scores
-        found.append(Ranks(scores[:3]).p_values(scores[3:], rng.random(2)))
-    first, second = np.array(found).T
-    counts = np.histogram2d(first, second, 3, [[0, 1], [0, 1]])[0]
-    expected = 1800 / 9
-    assert ((counts - expected) ** 2 / expected).sum() < 26.1  # chi-squared of 8 degrees, one time in a thousand
+@pytest.mark.parametrize("scores", [(1.0, 2.0, 3.0, 4.0, 5.0), (1.0, 1.0, 2.0, 2.0, 2.0), (7.0,) * 5])
+def test_over_all_orders_p_values_are_exactly_uniform_and_independent(scores: tuple[float, ...]) -> None:
+    """Of two calibration rows and three new ones: every box of a grid has the probability of its volume."""
+    edges = np.linspace(0.0, 1.0, 7)
+    total, orders = np.zeros((6, 6, 6)), list(itertools.permutations(scores))
+    for order in orders:
+        start, new = np.array(order[:2]), np.array(order[2:])
+        # A p-value is uniform between what it is for u = 0 and for u = 1.
+        low, high = (Ranks(start).p_values(new, np.full(3, u)) for u in (0.0, 1.0))
+        inside = np.diff(np.clip((edges - low[:, None]) / (high - low)[:, None], 0.0, 1.0))
+        total += np.einsum("i,j,k->ijk", *inside) / len(orders)
+    np.testing.assert_allclose(total, 1.0 / 6**3, rtol=1e-12)
+
+
+def test_damaged_places_are_refused() -> None:
+    with pytest.raises(ValueError, match="ascending places, each with a count above 0"):
+        Ranks.restored(np.array([2, 1]), np.array([1, 1]))

@@ -30,8 +30,9 @@ def monitor(
         typer.Argument(metavar="FILES...", help="Tables (.csv, .csv.gz or .parquet) in the order of their rows."),
     ],
     rate: Annotated[
-        float, typer.Option(help="The permitted probability of a false alarm, however many rows there are.")
-    ] = 0.01,
+        float | None,
+        typer.Option(help="The permitted probability of a false alarm, however many rows there are; 0.01 by default."),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Go on from this file if it exists, and write it for the next run."),
@@ -40,9 +41,10 @@ def monitor(
         Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - writes it to stdout instead.")
     ] = None,
     columns: Annotated[
-        bool, typer.Option(help="Find out which columns have changed, which takes several times as long.")
-    ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Decides how ties are broken.")] = 0,
+        bool | None,
+        typer.Option(help="Find out which columns have changed, which takes several times as long; by default it is."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides how ties are broken; 0 by default.")] = None,
     jobs: Jobs = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -55,6 +57,7 @@ def monitor(
     """
     from socratic.cli.evaluate import STDOUT
     from socratic.cli.parsing import check_writable
+    from socratic.cli.scoring import load_any
     from socratic.tables.reading import open_source
 
     for path in (state, json):
@@ -63,7 +66,9 @@ def monitor(
     sources = [open_source(path) for path in files]
 
     with waiting("reading the model", quiet), library_errors():
-        watching = _monitor_of(model, state, rate, columns, seed, device, jobs)
+        settings = {"rate": rate, "columns": columns, "seed": seed}
+        given = {name: value for name, value in settings.items() if value is not None}
+        watching = _monitor_of(load_any(model, device, jobs), model, state, given)
     read = [_watch(watching, source, quiet) for source in sources]
     report = watching.report
     if state is not None:
@@ -81,20 +86,23 @@ class _Read(NamedTuple):
     """The number of its first row among all that were ever watched, from 0."""
 
 
-def _monitor_of(
-    path: Path, state: Path | None, rate: float, columns: bool, seed: int, device: str, jobs: int | None
-) -> DriftMonitor:
-    """A monitor of the model in a file; one that goes on, if there is a state."""
-    from socratic.cli.scoring import load_any
+def _monitor_of(model: Any, path: Path, state: Path | None, given: dict[str, Any]) -> DriftMonitor:
+    """A monitor of the model in a file, with the settings that were given; one that goes on, if there is a state."""
     from socratic.estimators import DriftMonitor
     from socratic.estimators.tabular import TableEstimator
 
-    model = load_any(path, device, jobs)
     if not isinstance(model, TableEstimator):
         raise UserError(f"{path} holds a {type(model).__name__}; name a classifier or an outlier detector of tables")
-    if state is not None and state.exists():
-        return DriftMonitor.load(state, model)
-    return DriftMonitor(model, rate=rate, columns=columns, seed=seed)
+    if state is None or not state.exists():
+        return DriftMonitor(model, **given)
+    watching = DriftMonitor.load(state, model)
+    for name, value in given.items():
+        if watching.settings[name] != value:
+            raise UserError(
+                f"{state} was begun with {name} {watching.settings[name]!r}, which cannot become {value!r}; leave it "
+                "out, or take a new file for --state"
+            )
+    return watching
 
 
 def _watch(watching: DriftMonitor, source: TableSource, quiet: bool) -> _Read:

@@ -71,6 +71,12 @@ class DriftMonitor:
         self._drift = Drift(references, surprises, rate=rate, window=window, seed=seed)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, beside the model."""
+        drift = self._drift
+        return {"rate": drift.rate, "columns": self.columns, "window": drift.window, "seed": drift.seed}
+
+    @property
     def report(self) -> DriftReport:
         """What is known by now."""
         return self._drift.report()
@@ -110,14 +116,8 @@ class DriftMonitor:
     def save(self, path: str | Path) -> None:
         """Write to a file what :meth:`load` goes on from."""
         arrays, state = self._drift.to_state()
-        settings = {
-            "rate": self._drift.rate,
-            "columns": self.columns,
-            "window": self._drift.window,
-            "seed": self._drift.seed,
-        }
         tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
-        write_tensors(Path(path), FORMAT, VERSION, tensors, {"settings": settings, "state": state})
+        write_tensors(Path(path), FORMAT, VERSION, tensors, {"settings": self.settings, "state": state})
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> DriftMonitor:
@@ -126,7 +126,7 @@ class DriftMonitor:
         try:
             monitor = cls(model, **config["settings"])
             monitor._drift.restore({name: tensor.numpy() for name, tensor in tensors.items()}, config["state"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ModelFileError(f"the monitor in {path} cannot be gone on from ({error})") from error
         return monitor
 

@@ -14,6 +14,8 @@ more often in the middle, or at both ends."""
 _SHARES = (0.05, 0.3, 0.9)
 """Of the rows that have changed; the p-values of the others stay uniform. Below 1, so that no row takes everything."""
 _FALLING = np.array([first < second for first, second in _SHAPES for _ in _SHARES])
+_NUMBERS = ("n_rows", "log_wealth", "peak", "alarm", "since", "rising")
+"""What is stored beside the bets."""
 _NEXT_TO_0, _NEXT_TO_1 = 1e-300, 1.0 - 2.0**-53
 N_BETS = len(_SHAPES) * len(_SHARES)
 
@@ -48,8 +50,8 @@ class Evidence:
         self.alarm: int | None = None
         self.since: int | None = None
         self.rising: bool | None = None
+        # What each bet holds; and, of what woke at one row alone, the most that it holds, and that row.
         self._log_bets = np.full(N_BETS, -np.inf)
-        """What each bet holds; and, of what woke at one row alone, the most that it holds, and that row."""
         self._log_best = np.full(N_BETS, -np.inf)
         self._start = np.zeros(N_BETS, dtype=np.int64)
 
@@ -77,15 +79,17 @@ class Evidence:
 
     def to_state(self) -> tuple[np.ndarray, dict[str, object]]:
         """An array and plain data to restore it from."""
-        names = ("n_rows", "log_wealth", "peak", "alarm", "since", "rising")
-        return np.stack([self._log_bets, self._log_best, self._start]), {name: getattr(self, name) for name in names}
+        bets = np.stack([self._log_bets, self._log_best, self._start])
+        return bets, {name: getattr(self, name) for name in _NUMBERS}
 
     @classmethod
     def from_state(cls, limit: float, bets: np.ndarray, values: Mapping[str, object]) -> Evidence:
         """Restore it from :meth:`to_state`."""
+        if bets.shape != (3, N_BETS) or bool(np.isnan(bets).any()):
+            raise ValueError(f"its bets must be numbers of the shape {(3, N_BETS)}; got the shape {bets.shape}")
         found = cls(limit)
-        for name, value in values.items():
-            setattr(found, name, value)
+        for name in _NUMBERS:
+            setattr(found, name, values[name])
         found._log_bets, found._log_best, found._start = bets[0], bets[1], bets[2].astype(np.int64)
         return found
 

@@ -30,6 +30,8 @@ class Ranks:
     @classmethod
     def restored(cls, places: np.ndarray, counts: np.ndarray) -> Ranks:
         """Those with these :attr:`places` and :attr:`counts`."""
+        if places.ndim != 1 or places.shape != counts.shape or (places[1:] <= places[:-1]).any() or (counts <= 0).any():
+            raise ValueError("its ranks must be ascending places, each with a count above 0")
         found = cls(np.empty(0))
         found.places, found.counts = places.astype(np.int64), counts.astype(np.int64)
         return found
