@@ -110,14 +110,13 @@ def router(service: Service) -> APIRouter:
 
         All columns of the model must be there; others are handed on.
         """
-        served = service.model(model)
-        if not isinstance(served, ServedTable):
-            raise RequestError(f"model {served.name!r} answers images; send them to /v1/predict, one at a time")
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if content_type not in KINDS:
-            raise RequestError(f"the content type must be {' or '.join(KINDS)}; got {shortened(content_type)}", 415)
-        options = Options(rejection_rate, risk, doubt, dropout)
-        scorer = _scorer(served.variant(options))
+        try:
+            name, scorer = _asked(service, model, content_type, Options(rejection_rate, risk, doubt, dropout))
+        except RequestError:
+            async for _ in request.stream():  # whoever sends a table reads the reply afterwards
+                pass
+            raise
         columns = Columns(prefix, probabilities, explain)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="socratic-")))
@@ -132,10 +131,20 @@ def router(service: Service) -> APIRouter:
                 if path.suffix == ".csv"
                 else ParquetSink(pipe, scorer.numeric)  # type: ignore[arg-type]
             )
-            answers = _answers(service, served.name, scorer, columns, source, sink, pipe, stack.pop_all())
+            answers = _answers(service, name, scorer, columns, source, sink, pipe, stack.pop_all())
         return StreamingResponse(answers, media_type=content_type)
 
     return routes
+
+
+def _asked(service: Service, model: str | None, content_type: str, options: Options) -> tuple[str, Scorer]:
+    """The name of the model that is asked, and what scores rows in the way that is asked for."""
+    served = service.model(model)
+    if not isinstance(served, ServedTable):
+        raise RequestError(f"model {served.name!r} answers images; send them to /v1/predict, one at a time")
+    if content_type not in KINDS:
+        raise RequestError(f"the content type must be {' or '.join(KINDS)}; got {shortened(content_type)}", 415)
+    return served.name, _scorer(served.variant(options))
 
 
 async def _answers(
