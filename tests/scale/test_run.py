@@ -192,8 +192,12 @@ def test_places_that_cannot_be(models: Path, tmp_path: Path) -> None:
 
 def test_one_table_is_a_dataset(models: Path, tmp_path: Path) -> None:
     data = write_tables(tmp_path / "data", 2)
-    score_files(models / "model", data / "part0.parquet", tmp_path / "out")
+    for out in (tmp_path / "out", data / "out", tmp_path):
+        score_files(models / "model", data / "part0.parquet", out)
+        assert (out / "part0.parquet").is_file()
     assert list(written_tables(tmp_path / "out")) == ["part0.parquet"]
+    with pytest.raises(ValueError, match="lie within each other"):
+        score_files(models / "model", data / "part0.parquet", data)
 
 
 def test_columns_can_be_read_as_one_dataset(models: Path, tmp_path: Path) -> None:

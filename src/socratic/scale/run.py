@@ -97,9 +97,11 @@ def score_files(
     check_choice("engine", engine, ENGINES)
     if check_count("n_jobs", n_jobs) > 1 and engine != "local":
         raise ValueError(f"n_jobs must be 1 with engine={engine!r}, whose cluster has workers of its own; got {n_jobs}")
-    source, target = Place.of(dataset), Place.of(output)
-    source, files = list_dataset(source)
-    if source.holds(target) or target.holds(source):
+    given, target = Place.of(dataset), Place.of(output)
+    source, files = list_dataset(given)
+    within = (source.holds(target), target.holds(source))
+    # Of a single table nothing else in its folder is read: its answers may be anywhere but in its place.
+    if any(within) if source is given else all(within):
         raise DataFileError(f"{target} and {source} lie within each other; write to a folder apart from the dataset")
     scorer = model if isinstance(model, ModelScorer) else ModelScorer.of(model)
     plan = Manifest(target, scorer).plan(files, shard, rescore=rescore)
