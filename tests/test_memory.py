@@ -71,7 +71,8 @@ def test_pieces_of_terms_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:
     """Numbers of bytes and entries, powers of two from 2**17 on, are in one module.
 
-    Two others are limits: the columns of a graph, and the values that decide how pixels are normalised.
+    The others are limits that results depend on: the columns of a graph, the values that decide how pixels are
+    normalised, the rows of files that are sampled and mixed, and the requests that are answered.
     """
     folder = Path(socratic.__file__).parent
     found = {
@@ -79,4 +80,5 @@ def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:
         for path in folder.rglob("*.py")
         if re.search(r"\b2 ?\*\* ?(1[7-9]|2\d|30|33)\b", path.read_text())
     }
-    assert found == {"memory.py", "circuit/validity.py", "images/pixels.py"}
+    limits = {"circuit/validity.py", "images/pixels.py", "serve/settings.py"}
+    assert found == {"memory.py", "estimators/streamed_rows.py", "estimators/streaming.py", *limits}

@@ -70,7 +70,7 @@ def test_predict_refuses(run: Run, folder: Path, tmp_path: Path, name: str, cont
     ("arguments", "message"),
     [
         (["none.csv", *FIT, "-o", "m"], "there is no file"),
-        ([".", *FIT, "-o", "m"], "is a folder"),
+        ([".", *FIT, "-o", "m"], "is no Parquet file, and training reads no others from a folder; convert it"),
         (["train.csv", "--target", "outcom", "-o", "m"], "did you mean 'outcome'?"),
         (["train.csv", "--target", "zzz", "-o", "m"], "it has 'age', 'income'"),
         (["train.csv", *FIT, "-o", "m", "--leaf", "age"], "--leaf takes COLUMN=FAMILY"),

@@ -166,3 +166,13 @@ def test_a_column_that_no_tree_looks_at_makes_no_difference() -> None:
         x[:, 1] = column
         found = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
         np.testing.assert_allclose(found.shares, shares, rtol=1e-9)
+
+
+@pytest.mark.parametrize("columns", [[0], [1, 2]], ids=["numbers alone", "categories alone"])
+def test_columns_of_one_kind(columns: list[int]) -> None:
+    x, y = table(missing=0.3)
+    x, families = x[:, columns], [FAMILIES[column] for column in columns]
+    forest = grow_forest(x, y, families, 3, n_trees=5, most_cells=12, seed=1)
+    joint = np.exp(tree_log_joint(forest, x))
+    found = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    np.testing.assert_allclose(found.shares, joint / joint.sum(2, keepdims=True), rtol=1e-9)

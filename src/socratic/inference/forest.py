@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -189,7 +190,7 @@ def _entropy(probabilities: np.ndarray) -> np.ndarray:
 
 def _flat(of_cells: np.ndarray) -> np.ndarray:
     """Values (T, K, ...) of the cells of all trees in one row (T K, ...)."""
-    return of_cells.reshape(-1, *of_cells.shape[2:])
+    return of_cells.reshape(math.prod(of_cells.shape[:2]), *of_cells.shape[2:])  # there may be no numbers
 
 
 def _log_density(forest: Forest, x: np.ndarray, row: np.ndarray, cell: np.ndarray) -> np.ndarray:

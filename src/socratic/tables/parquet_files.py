@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from socratic.errors import DataFileError
+from socratic.memory import table_rows
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
 
-_PIECE_ROWS, _PIECE_CELLS = 8192, 2**20
-"""Rows, and cells, that are read at a time, at most."""
+_PIECE_ROWS = 8192
+"""Rows that are read at a time, at most."""
 _BUFFER_BYTES = 1 << 16
 """What is read of a column at a time: row groups may be larger than the memory."""
 _OPEN_GROUPS, _OPEN_COLUMNS = 8, 256
@@ -141,7 +142,7 @@ class ParquetFiles:
 
     def pieces(self, names: Sequence[str], groups: Sequence[Group] | None = None) -> Iterator[Piece]:
         """The rows of some row groups, of all by default, in their order."""
-        size = max(1, min(_PIECE_ROWS, _PIECE_CELLS // max(1, len(names))))
+        size = min(_PIECE_ROWS, table_rows(len(names)))
         for group in self.groups if groups is None else groups:
             file, done = self.files[group.file], 0
             with _opened(file) as opened:
