@@ -122,6 +122,7 @@ def test_other_libraries_are_imported_only_when_used() -> None:
     assert output.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_clusters_are_imported_only_when_used() -> None:
     code = "import sys, socratic.scale; print(sorted({'dask', 'distributed', 'ray', 'pyspark'} & set(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,10 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
-LONG = {"classifier.md", "export.md", "guard.md", "images.md", "monte-carlo.md", "rejection.md", "uncertainty.md"}
+LONG = {
+    *("classifier.md", "export.md", "forests.md", "guard.md", "images.md", "inpainting.md", "monte-carlo.md"),
+    *("reasons.md", "rejection.md", "uncertainty.md", "verdicts.md"),
+}
 """Pages whose blocks train or sample for several seconds."""
 
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\s]*)[^`]*$")

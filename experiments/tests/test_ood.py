@@ -53,6 +53,7 @@ def test_every_model_by_every_method(bench: Workbench, records: Records) -> None
     assert (records.folder / "records.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_dropout_rates(bench: Workbench, records: Records) -> None:
     run_sweep(bench, records, ["circuit"], [0, 1])
     found = [record for record in read_records(records.folder) if record["experiment"] == "sweep"]

@@ -226,6 +226,7 @@ PLAIN: list[tuple[list[str], str | None]] = [
 ]
 
 
+@pytest.mark.slow
 def test_the_plain_install_works_or_says_what_to_install(folder: Path, tmp_path: Path) -> None:
     """All in one process: to import torch and scikit-learn anew for each takes seconds."""
     commands = [[argument.format(out=tmp_path) for argument in arguments] for arguments, _ in PLAIN]

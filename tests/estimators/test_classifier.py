@@ -132,6 +132,7 @@ def test_log_densities_are_in_the_units_of_the_data() -> None:
     assert abs(np.median(shift) - np.log(10.0)) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_priors_weights_and_imbalance() -> None:
     x, y = load_iris(return_X_y=True)
@@ -145,6 +146,7 @@ def test_priors_weights_and_imbalance() -> None:
         CircuitClassifier(**QUICK, class_prior=[0.5, 0.5]).fit(x, y)
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter() -> None:
     x, y = load_iris(return_X_y=True)
     rng = np.random.default_rng(0)

@@ -107,12 +107,14 @@ def test_posteriors_that_are_not_of_the_circuits_are_refused(model: CircuitClass
         socratic.load(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_fitting_again_with_one_circuit_forgets_the_others() -> None:
     model = CircuitClassifier(**{**QUICK, "n_epochs": 1}).fit(X, Y)
     model.set_params(n_circuits=1).fit(X, Y)
     assert not hasattr(model, "committee_")
 
 
+@pytest.mark.slow
 def test_no_rows_have_no_answers() -> None:
     x, y = load_iris(return_X_y=True)
     model = CircuitClassifier(n_epochs=2, n_sums=2, n_circuits=2, random_state=0).fit(x, y)

@@ -88,6 +88,7 @@ def test_frames_with_categories_and_gaps() -> None:
     assert model.explain(frame[:3]).names == ("number", "text", "flag")
 
 
+@pytest.mark.slow
 def test_another_fit_leaves_nothing_of_the_forest_behind() -> None:
     x, y = load_wine(return_X_y=True)
     model = CircuitClassifier(structure="forest", random_state=0).fit(x, y)

@@ -220,6 +220,7 @@ def test_copies_of_rows_do_not_break_the_promise() -> None:
     assert np.mean(shares) <= 0.05 + 3 * np.std(shares) / np.sqrt(len(shares))
 
 
+@pytest.mark.slow
 def test_with_too_few_rows_it_says_so() -> None:
     x, y = load_breast_cancer(return_X_y=True)
     model = logistic(x[:300], y[:300])

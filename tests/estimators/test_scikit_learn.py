@@ -109,6 +109,7 @@ def test_clones_and_pickles(iris: tuple[np.ndarray, np.ndarray]) -> None:
     assert np.array_equal(again.fit(x, y).predict_proba(x), model.predict_proba(x))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_calibrated_classifier(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
@@ -117,6 +118,7 @@ def test_inside_calibrated_classifier(iris: tuple[np.ndarray, np.ndarray]) -> No
     assert model.score(x, y) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_mapie(iris: tuple[np.ndarray, np.ndarray]) -> None:
     from mapie.classification import SplitConformalClassifier
@@ -132,6 +134,7 @@ def test_inside_mapie(iris: tuple[np.ndarray, np.ndarray]) -> None:
     assert sets[np.arange(len(test)), codes, 0].mean() > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_inside_crepes(iris: tuple[np.ndarray, np.ndarray]) -> None:
     from crepes import WrapClassifier

@@ -96,6 +96,7 @@ def test_halves_of_files_are_refused(file: Path, tmp_path: Path) -> None:
         socratic.load(path)
 
 
+@pytest.mark.slow
 def test_missing_tensors_are_noticed(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     tensors, config = read_tensors(file, storage.FORMAT, storage.VERSION)

@@ -140,6 +140,7 @@ def test_arrow_tables_are_data_frames(frame: pd.DataFrame) -> None:
         model.impute(table)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::socratic.CalibrationWarning")  # few rows
 def test_polars_frames_are_data_frames(frame: pd.DataFrame) -> None:
     model = CircuitClassifier(**QUICK).fit(pl.DataFrame(frame.to_dict("list")), pl.Series(labels(60)))
