@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
 
 from tests.serve.conftest import fitted, make_fruit
@@ -82,36 +81,30 @@ def ask_on(connection: http.client.HTTPConnection, row: dict[str, Any]) -> tuple
 
 
 def test_many_clients_at_once(model: Path, rows: Rows) -> None:
-    """64 clients: no request is lost or mixed up, and none waits far longer than others."""
-    n_clients, n_each, n_warm = 64, 10, 2
+    """64 clients: no request is lost or mixed up. How long they wait, `python -m benchmarks.serve` tells."""
+    n_clients, n_each = 64, 10
     start = threading.Barrier(n_clients)
     with serving(model) as server:
         expected = {place: server.site.predict(rows=[row]).json["answers"][0] for place, row in enumerate(rows)}
 
-        def ask(client: int) -> list[float]:
+        def ask(client: int) -> int:
             connection = http.client.HTTPConnection(urlsplit(server.site.url).netloc, timeout=60)
             connection.connect()
             start.wait()
-            found = []
             for number in range(n_each):
                 place = (client + 7 * number) % len(rows)
-                began = time.perf_counter()
                 status, body = ask_on(connection, rows[place])
-                found.append(time.perf_counter() - began)
                 assert status == 200, body
                 (answer,) = json.loads(body)["answers"]
                 assert answer["log_likelihood"] == pytest.approx(expected[place]["log_likelihood"], rel=1e-9)
                 assert answer["label"] == expected[place]["label"]
             connection.close()
-            return found[n_warm:]
+            return n_each
 
         with ThreadPoolExecutor(n_clients) as pool:
-            seconds = np.concatenate(list(pool.map(ask, range(n_clients))))
+            answered = sum(pool.map(ask, range(n_clients)))
         together = server.site.ask("/metrics").body.decode()
-    assert len(seconds) == n_clients * (n_each - n_warm)
-    p50, p99 = np.quantile(seconds, [0.5, 0.99])
-    print(f"p50 {1e3 * p50:.0f} ms, p99 {1e3 * p99:.0f} ms, {p99 / p50:.1f} times")
-    assert p99 < 5.0 * p50
+    assert answered == n_clients * n_each
     groups = next(float(line.split()[1]) for line in together.splitlines() if "rows_together_count" in line)
     assert groups < 0.5 * n_clients * n_each  # most were answered in company
 
