@@ -289,9 +289,7 @@ def keep(part: str, table: str) -> None:
             sections[title] = content.strip()
     sections[part] = table
     text = "\n\n".join(f"## {title}\n\n{content}" for title, content in sorted(sections.items()))
-    RESULTS.write_text(
-        f"# Drift\n\n`python -m benchmarks.drift`; see `docs/drift.md`.\n\n{text}\n"
-    )
+    RESULTS.write_text(f"# Drift\n\n`python -m benchmarks.drift`; see `docs/drift.md`.\n\n{text}\n")
 
 
 if __name__ == "__main__":

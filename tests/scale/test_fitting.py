@@ -106,6 +106,25 @@ def test_rare_categories_and_classes_are_known(tmp_path: Path, monkeypatch: pyte
     assert colours.counts[2] in (1.0, 2.0)
 
 
+def test_units_make_no_difference_and_unseen_values_do(tmp_path: Path) -> None:
+    train, fresh = table(600, seed=0), table(100, seed=1).drop(columns="y")
+    p_values = []
+    for scale in (1.0, 1000.0):
+        folder = write(tmp_path / str(scale), train.assign(a=train["a"] * scale))
+        model = fit_files(CircuitClassifier(**SMALL), folder, "y")
+        p_values.append(model.uncertainty(fresh.assign(a=fresh["a"] * scale)).p_value)
+    np.testing.assert_allclose(*p_values, atol=1e-6)
+    with pytest.warns(UserWarning, match="values not seen in training count against their rows"):
+        strange = model.uncertainty(fresh.assign(a=fresh["a"] * scale, colour="mauve")).p_value
+    assert strange.mean() < 0.9 * p_values[1].mean()
+
+
+def test_booleans_are_classes_as_text(tmp_path: Path) -> None:
+    frame = table(300, seed=0)
+    model = fit_files(CircuitClassifier(**SMALL), write(tmp_path / "rows", frame.assign(y=frame["y"] == "low")), "y")
+    assert model.classes_.tolist() == ["False", "True"]
+
+
 def test_doubt_shrinks_with_all_rows_not_with_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socratic.estimators.streaming._MOST_TRAIN", 50)
     model = fit_files(CircuitClassifier(**SMALL), write(tmp_path / "rows", table(600, seed=0)), "y")

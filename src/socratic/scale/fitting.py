@@ -42,7 +42,8 @@ def fit_files(
     dataset : path, URI or Place
         A folder, whose Parquet files are read at any depth, or one file. All have the same columns.
     target : str, optional
-        The column with the classes, for classifiers.
+        The column with the classes, for classifiers: whole numbers if all of them are, and text otherwise, so that
+        booleans become "False" and "True".
     weight : str, optional
         A column with the weights of rows. Rows of weight 0 are left out.
     drop : sequence of str
