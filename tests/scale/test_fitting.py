@@ -113,7 +113,7 @@ def test_units_make_no_difference_and_unseen_values_do(tmp_path: Path) -> None:
         folder = write(tmp_path / str(scale), train.assign(a=train["a"] * scale))
         model = fit_files(CircuitClassifier(**SMALL), folder, "y")
         p_values.append(model.uncertainty(fresh.assign(a=fresh["a"] * scale)).p_value)
-    np.testing.assert_allclose(*p_values, atol=1e-6)
+    np.testing.assert_allclose(p_values[0], p_values[1], atol=1e-6)
     with pytest.warns(UserWarning, match="values not seen in training count against their rows"):
         strange = model.uncertainty(fresh.assign(a=fresh["a"] * scale, colour="mauve")).p_value
     assert strange.mean() < 0.9 * p_values[1].mean()
