@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo docs test coverage test-slow lint graphviz java benchmark results clean
+.PHONY: demo docs test coverage test-slow lint graphviz java chromium benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,8 +41,8 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Pictures are rendered by Graphviz's program, and Spark runs on Java; where they cannot be installed, the tests that
-# need them are skipped. $(call installed,PROGRAM,PACKAGE)
+# Pictures are rendered by Graphviz's program, Spark runs on Java, and pages are tested in Chromium; where they cannot be
+# installed, the tests that need them are skipped. $(call installed,PROGRAM,PACKAGE)
 APT = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
 installed = command -v $(1) > /dev/null \
 	|| $(APT) install --no-install-recommends $(2) > /dev/null 2>&1 \
@@ -52,6 +52,8 @@ graphviz:
 	@$(call installed,dot,graphviz)
 java:
 	@$(call installed,java,default-jre-headless)
+chromium:
+	@$(call installed,chromium,chromium fonts-dejavu-core)
 
 test: lint graphviz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2
@@ -60,7 +62,7 @@ test: lint graphviz
 coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
-test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java
+test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 benchmark: $(VENV)/.benchmarks

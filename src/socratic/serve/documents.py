@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -14,8 +15,8 @@ from socratic.serve.model import ServedModel, ServedTable
 from socratic.serve.replies import Json
 from socratic.serve.service import Service
 
-_STATIC = {"style.css": "text/css"}
-"""All files that are served, and what they hold."""
+_KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""What the files that are served hold, by their endings."""
 
 
 def add_documents(app: FastAPI, service: Service) -> None:
@@ -29,8 +30,8 @@ def add_documents(app: FastAPI, service: Service) -> None:
         async def shown() -> HTMLResponse:
             return HTMLResponse(page)
 
-    def add_file(name: str, kind: str) -> None:
-        content = (files("socratic.serve") / "static" / name).read_bytes()
+    def add_file(name: str, content: bytes) -> None:
+        kind = _KINDS[PurePath(name).suffix]
 
         @app.get(f"/static/{name}", include_in_schema=False)
         async def sent() -> Response:
@@ -38,8 +39,8 @@ def add_documents(app: FastAPI, service: Service) -> None:
 
     for path, page in pages.items():
         add_page(path, page)
-    for name, kind in _STATIC.items():
-        add_file(name, kind)
+    for file in (files("socratic.serve") / "static").iterdir():
+        add_file(file.name, file.read_bytes())
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Json:
@@ -109,7 +110,8 @@ def _page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="stylesheet" href="/static/style.css"></head><body>{body}</body></html>'
+        '<link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css"></head>'
+        f"<body>{body}</body></html>"
     )
 
 
