@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from socratic.serve import Client, ServiceError
-from socratic.serve.model import Options, Record, ServedTable
+from socratic.serve.model import Options, Record, ServedTable, Take, leave
 from tests.serve.conftest import fitted
 from tests.serve.running import Site, running
 
@@ -22,12 +22,12 @@ TOKEN = "a-token-that-is-long-enough"
 class Slow(ServedTable):
     """A model that takes as long as it is told, and fails if that is negative."""
 
-    def answer(self, asked: list[dict[str, Any]], options: Options) -> list[Record]:
+    def answer(self, asked: list[dict[str, Any]], options: Options, take: Take = leave) -> list[Record]:
         seconds = max(row["weight"] for row in asked)
         if seconds < 0:
             raise RuntimeError(f"a secret of {Path(__file__)}")
         time.sleep(seconds)
-        return super().answer(asked, options)
+        return super().answer(asked, options, take)
 
 
 @pytest.fixture(scope="module")

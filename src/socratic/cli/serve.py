@@ -39,6 +39,9 @@ def serve(
     ] = 2.0,
     rows_together: Annotated[int, typer.Option(min=1, help="Rows that are answered together, at most.")] = 256,
     max_requests: Annotated[int, typer.Option(min=1, help="Requests in work at a time.")] = 128,
+    drift_window: Annotated[
+        int, typer.Option(min=0, help="Last rows of each model that /v1/drift shows; 0 does not watch for drift.")
+    ] = 1000,
     seconds: Annotated[float, typer.Option(min=0.001, help="How long a request may take.")] = 30.0,
     jobs: Jobs = None,
     device: Device = "auto",
@@ -60,6 +63,7 @@ def serve(
             rows_together=rows_together,
             max_requests=max_requests,
             seconds=seconds,
+            drift_window=drift_window,
         )
     from socratic.errors import import_extra
 

@@ -82,9 +82,13 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def answer_rows(self, x: Tensor) -> Answer:
         """The same of rows (N, V) as the circuit reads them."""
+        return self.answer_and_judge(x)[0]
+
+    def answer_and_judge(self, x: Tensor) -> tuple[Answer, Judgement]:
+        """The answer to rows (N, V) as the circuit reads them, and how familiar they are, from one evaluation."""
         answer = self._answer_alone(x)
-        p_value = self.judge_rows(x, answer).p_value
-        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=p_value))
+        judgement = self.judge_rows(x, answer)
+        return replace(answer, uncertainty=replace(answer.uncertainty, p_value=judgement.p_value)), judgement
 
     def judge_rows(self, x: Tensor, answer: Answer | None = None) -> Judgement:
         """How familiar rows (N, V) are, as the circuit reads them; from the answer to them, if there is one."""

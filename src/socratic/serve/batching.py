@@ -9,8 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+_IDLE_SECONDS = 0.1
+"""Without a request, after which there is time for chores."""
+_SHARE_OF_CHORES = 0.03
+"""Of the time spent on answers, which chores may take while requests come."""
+_MOST_SECONDS_SAVED = 0.2
+"""For them."""
 _log = logging.getLogger("socratic.serve")
 Compute = Callable[[list[Any]], Sequence[Any]]
 """Answers what several requests ask, with one result for each."""
@@ -31,6 +37,16 @@ class _Job:
         return not self.result.done()
 
 
+class Chores(Protocol):
+    """Work that nobody waits for."""
+
+    def are_left(self, *, enough: bool = False) -> bool:
+        """Whether there is something to do; or enough of it to be worth while between answers."""
+
+    def do_some(self) -> None:
+        """Do some of it."""
+
+
 class Batcher:
     """A thread that answers requests, those of one key together.
 
@@ -42,10 +58,19 @@ class Batcher:
         Rows that are answered together, at most, but for requests that have more.
     watch : callable, optional
         Told the rows of every group that is answered together, and the seconds that took.
+    chores : Chores, optional
+        Done by the same thread when nothing is asked, and otherwise in a small share of the time.
     """
 
-    def __init__(self, wait_ms: float, rows_together: int, watch: Callable[[int, float], None] | None = None) -> None:
-        self._wait, self._most, self._watch = wait_ms / 1000.0, rows_together, watch
+    def __init__(
+        self,
+        wait_ms: float,
+        rows_together: int,
+        watch: Callable[[int, float], None] | None = None,
+        chores: Chores | None = None,
+    ) -> None:
+        self._wait, self._most, self._watch, self._chores = wait_ms / 1000.0, rows_together, watch, chores
+        self._saved = 0.0  # seconds that chores may take while requests come
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="socratic-answers", daemon=True)
 
@@ -75,7 +100,7 @@ class Batcher:
         return await result
 
     def _work(self) -> None:
-        while (first := self._jobs.get()) is not None:
+        while (first := self._next()) is not None:
             jobs, ended = self._collect(first)
             groups: dict[Hashable, list[_Job]] = {}
             for job in jobs:
@@ -85,6 +110,17 @@ class Batcher:
                 self._answer_group(group)
             if ended:
                 return
+            if self._chores is not None and self._saved > 0.0 and self._chores.are_left(enough=True):
+                self._saved -= _seconds_of(self._chores)
+
+    def _next(self) -> _Job | None:
+        """The next job, or the end; chores are done until it comes."""
+        while self._chores is not None and self._chores.are_left():
+            try:
+                return self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:  # noqa: PERF203 - it is what is waited for
+                _seconds_of(self._chores)
+        return self._jobs.get()
 
     def _collect(self, first: _Job) -> tuple[list[_Job], bool]:
         """The jobs that come until the first one has waited long enough, and whether the end came after them."""
@@ -113,10 +149,22 @@ class Batcher:
             for job in group:  # one of them is no reason for the others to fail
                 self._answer_group([job])
             return
+        seconds = time.monotonic() - started
+        self._saved = min(self._saved + _SHARE_OF_CHORES * seconds, _MOST_SECONDS_SAVED)
         if self._watch is not None:
-            self._watch(sum(job.size for job in group), time.monotonic() - started)
+            self._watch(sum(job.size for job in group), seconds)
         for job, result in zip(group, results, strict=True):
             _deliver(job, result)
+
+
+def _seconds_of(chores: Chores) -> float:
+    """Do some chores, and say how long that took; what goes wrong with them is no reason not to answer."""
+    started = time.monotonic()
+    try:
+        chores.do_some()
+    except Exception:
+        _log.exception("what was to be done beside answers failed")
+    return time.monotonic() - started
 
 
 def _deliver(job: _Job, result: Any = None, error: Exception | None = None) -> None:

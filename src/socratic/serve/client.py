@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from socratic.files import replacing
+from socratic.serve.drift import Drift
 
 _TABLES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 Label: TypeAlias = str | bool | int | float
@@ -141,8 +142,11 @@ class Client:
 
     def model(self, name: str | None = None) -> dict[str, Any]:
         """What a model is, takes and says."""
-        query = "" if name is None else f"?model={urllib.parse.quote(name, safe='')}"
-        return dict(self._json(f"/v1/model{query}"))
+        return dict(self._json(f"/v1/model{_query(name)}"))
+
+    def drift(self, model: str | None = None) -> Drift:
+        """Whether the rows that a model is asked about are still like those that it was calibrated on."""
+        return Drift.of(self._json(f"/v1/drift{_query(model)}"))
 
     def predict(
         self,
@@ -263,6 +267,10 @@ class Client:
                 raise _service_error(error) from None
         except (urllib.error.URLError, OSError) as error:
             raise ServiceError(f"{self._url} was not reached: {getattr(error, 'reason', error)}") from error
+
+
+def _query(model: str | None) -> str:
+    return "" if model is None else f"?model={urllib.parse.quote(model, safe='')}"
 
 
 def _service_error(error: urllib.error.HTTPError) -> ServiceError:

@@ -23,7 +23,12 @@ def add_documents(app: FastAPI, service: Service) -> None:
     """Add the pages, and make the OpenAPI document say what the rows of these models hold."""
     described = app.openapi()
     described["components"]["schemas"]["Row"] = row_schema(service.models.values())
-    pages = {"/": _front_page(service.models.values()), "/docs": _reference(described)}
+    static = files("socratic.serve") / "static"
+    pages = {
+        "/": _front_page(service.models.values()),
+        "/docs": _reference(described),
+        "/drift": (static / "drift.html").read_text("utf-8"),
+    }
 
     def add_page(path: str, page: str) -> None:
         @app.get(path, include_in_schema=False)
@@ -39,7 +44,7 @@ def add_documents(app: FastAPI, service: Service) -> None:
 
     for path, page in pages.items():
         add_page(path, page)
-    for file in (files("socratic.serve") / "static").iterdir():
+    for file in static.iterdir():
         add_file(file.name, file.read_bytes())
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -74,7 +79,7 @@ def _front_page(models: Iterable[ServedModel]) -> str:
         "<table><thead><tr><th>model</th><th>kind</th><th>takes</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>"
         '<p><a href="/docs">How to ask</a> · <a href="/openapi.json">OpenAPI</a> · '
-        '<a href="/v1/models">models</a> · <a href="/metrics">metrics</a></p>',
+        '<a href="/v1/models">models</a> · <a href="/drift">drift</a> · <a href="/metrics">metrics</a></p>',
     )
 
 

@@ -9,12 +9,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from socratic.errors import DataFileError
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.images.folders import FORMATS, EncodedImage, image_size, read_images
-from socratic.serve.model import Options, Record, ServedModel, classifier_records, likelihood_records, with_reasons
+from socratic.serve.model import (
+    Options,
+    Record,
+    ServedModel,
+    Take,
+    classifier_records,
+    leave,
+    likelihood_records,
+    with_reasons,
+)
 from socratic.serve.problems import RequestError
+from socratic.uncertainty.answers import Answer, Judgement
 
 
 class ServedImages(ServedModel):
@@ -42,14 +53,21 @@ class ServedImages(ServedModel):
         """All images."""
         return np.concatenate(parts)
 
-    def answer(self, asked: np.ndarray, options: Options) -> list[Record]:
+    def answer(self, asked: np.ndarray, options: Options, take: Take = leave) -> list[Record]:
         """One record for each image."""
         model = self.variant(options)
+        judged: list[tuple[Tensor, Judgement]] = []
         if isinstance(model, CircuitClassifierBase):
-            records = classifier_records(model, model.answer(asked))
+            batches = list(model._batches(asked))
+            answers, judgements = zip(*map(model.answer_and_judge, batches), strict=True)
+            judged = list(zip(batches, judgements, strict=True))
+            records = classifier_records(model, Answer.concatenate(answers))
         else:
             records = likelihood_records(model.score_samples(asked), None, None, None)
-        return with_reasons(records, model.explain(asked) if options.reasons else None, options.reasons)
+        records = with_reasons(records, model.explain(asked) if options.reasons else None, options.reasons)
+        for x, judgement in judged:
+            take(x, judgement)
+        return records
 
     def describe(self) -> dict[str, Any]:
         """What it is, with the shape of its images."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -30,13 +30,19 @@ from socratic.scoring import encode_batch, scorer_of
 from socratic.serve.columns import Field, checked_rows, record_batch
 from socratic.serve.problems import RequestError
 from socratic.uncertainty.ambiguity import FAMILIAR, UNFAMILIAR
-from socratic.uncertainty.answers import Answer
+from socratic.uncertainty.answers import Answer, Judgement
 from socratic.uncertainty.reasons import Reasons
 
 _VARIANTS = 64
 """Ways to ask a model that are remembered: each holds no more than a few settings of its own."""
 
 Record = dict[str, Any]
+Take: TypeAlias = Callable[[Tensor, Judgement | None], None]
+"""Told the rows (N, V) that a model has answered, as its circuit reads them, and how familiar it finds them."""
+
+
+def leave(x: Tensor, judgement: Judgement | None) -> None:
+    """Takes nothing of what was answered."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Options:
         The dropout rate, where that is in doubt.
     reasons : int
         Parts of each row to name that make it unusual, at most.
+    watched : bool
+        Whether the rows are looked at for drift; not if they are trials.
     """
 
     rejection_rate: float | None = None
@@ -62,11 +70,12 @@ class Options:
     doubt: str | None = None
     dropout: float | None = None
     reasons: int = 0
+    watched: bool = True
 
     def settings(self) -> dict[str, Any]:
         """Those that are given and that change the model."""
-        given = ((each.name, getattr(self, each.name)) for each in fields(self) if each.name != "reasons")
-        return {name: value for name, value in given if value is not None}
+        given = {name: getattr(self, name) for name in ("rejection_rate", "risk", "doubt", "dropout")}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class ServedModel(ABC):
@@ -98,13 +107,21 @@ class ServedModel(ABC):
         """What several requests ask about, one after the other."""
 
     @abstractmethod
-    def answer(self, asked: Any, options: Options) -> list[Record]:
-        """One record for each row or image, of numbers, text and lists alone; None stands for what is not known."""
+    def answer(self, asked: Any, options: Options, take: Take = leave) -> list[Record]:
+        """One record for each row or image, of numbers, text and lists alone; None stands for what is not known.
 
-    def answer_all(self, parts: Sequence[Any], options: Options) -> list[list[Record]]:
+        In the end ``take`` is told what was answered.
+        """
+
+    def answer_all(self, parts: Sequence[Any], options: Options, take: Take = leave) -> list[list[Record]]:
         """The records of several requests that ask in the same way, from one evaluation."""
-        records = iter(self.answer(parts[0] if len(parts) == 1 else self.join(parts), options))
+        records = iter(self.answer(parts[0] if len(parts) == 1 else self.join(parts), options, take))
         return [[next(records) for _ in range(len(part))] for part in parts]
+
+    def judges_alike(self, options: Options) -> bool:
+        """Whether it finds rows as familiar as it does by default: not if something else is in doubt."""
+        own = {"doubt": getattr(self.estimator, "doubt", None), "dropout": getattr(self.estimator, "dropout_", None)}
+        return all(getattr(options, name) in (None, value) for name, value in own.items())
 
     def notes(self, options: Options) -> list[str]:
         """What to say of answers beside them: promises that the model cannot keep."""
@@ -170,18 +187,23 @@ class ServedTable(ServedModel):
         """All rows."""
         return [row for part in parts for row in part]
 
-    def answer(self, asked: list[dict[str, Any]], options: Options) -> list[Record]:
+    def answer(self, asked: list[dict[str, Any]], options: Options, take: Take = leave) -> list[Record]:
         """One record for each row."""
         model = self.variant(options)
         x = encode_batch(model, record_batch(self.fields, asked), 0, {})
+        judgement: Judgement | None
         if isinstance(model, CircuitClassifierBase):
-            records = classifier_records(model, model.answer_rows(x))
+            answer, judgement = model.answer_and_judge(x)
+            records = classifier_records(model, answer)
         else:
-            records = density_records(model, x)
+            judgement = judge_density(model, x)
+            records = density_records(model, x, judgement)
         names = np.array(list(self.fields), dtype=object)
         for record, strange in zip(records, x.isinf().cpu().numpy(), strict=True):
             record["unseen"] = names[strange].tolist()
-        return with_reasons(records, model.explain_rows(x) if options.reasons else None, options.reasons)
+        records = with_reasons(records, model.explain_rows(x) if options.reasons else None, options.reasons)
+        take(x, judgement)
+        return records
 
     def describe(self) -> dict[str, Any]:
         """What it is, with its columns."""
@@ -216,10 +238,15 @@ def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Rec
     return [_finished(record) for record in said]
 
 
-def density_records(model: DensityBase, x: Tensor) -> list[Record]:
-    """What a density or a detector says of rows (N, V) as its circuit reads them."""
+def judge_density(model: DensityBase, x: Tensor) -> Judgement | None:
+    """How familiar rows (N, V) are as a detector's circuit reads them; densities do not say."""
+    return model.judge_rows(x) if isinstance(model, CircuitOutlierDetector) else None
+
+
+def density_records(model: DensityBase, x: Tensor, judgement: Judgement | None) -> list[Record]:
+    """What a density or a detector says of rows (N, V) as its circuit reads them, which it has judged."""
     doubt = model.uncertainty_rows(x)
-    p_value = model.judge_rows(x).p_value if isinstance(model, CircuitOutlierDetector) else None
+    p_value = None if judgement is None else judgement.p_value
     return likelihood_records(doubt.log_likelihood, doubt.log_std, p_value, getattr(model, "rejection_rate", None))
 
 

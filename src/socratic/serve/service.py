@@ -11,6 +11,7 @@ from socratic.serve.metrics import Metrics
 from socratic.serve.model import Options, Record, ServedModel
 from socratic.serve.problems import RequestError, listed, unknown_name
 from socratic.serve.settings import Settings
+from socratic.serve.watching import Watches
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -23,6 +24,8 @@ class Service:
     models : dict of str to ServedModel
     settings : Settings
     metrics : Metrics
+    watches : Watches
+        What is known of drift.
     batcher : Batcher
     ready : bool
         Whether requests are answered: from the start of the server to its end.
@@ -41,7 +44,8 @@ class Service:
                 raise ValueError(f"names of models are letters, digits, '.', '_' and '-'; got {name!r}: give NAME=FILE")
         self.settings = settings
         self.metrics = Metrics()
-        self.batcher = Batcher(settings.wait_ms, settings.rows_together, self.metrics.count_together)
+        self.watches = Watches(models, settings.drift_window)
+        self.batcher = Batcher(settings.wait_ms, settings.rows_together, self.metrics.count_together, self.watches)
         self.ready = False
 
     def model(self, name: str | None) -> ServedModel:
@@ -65,8 +69,9 @@ class Service:
             raise RequestError(f"{model.takes} must hold at most {most}; got {n_rows}: send fewer at a time", 413)
         checked = model.check(asked)
         model.variant(options)  # raises if the model cannot be asked like this
+        take = self.watches.taker(model, options)
         records: list[Record] = await self.batcher.answer(
-            (model.name, options), checked, n_rows, lambda parts: model.answer_all(parts, options)
+            (model.name, options), checked, n_rows, lambda parts: model.answer_all(parts, options, take)
         )
         self.metrics.count_answers(model.name, [record["verdict"] for record in records])
         return records

@@ -41,6 +41,8 @@ class Settings:
         How long a request waits for others that can be answered together with it, at most.
     rows_together : int
         Rows that are answered together, at most, but for requests that have more.
+    drift_window : int
+        Last rows of each model that ``/v1/drift`` shows; 0 does not watch for drift.
     """
 
     host: str = "127.0.0.1"
@@ -57,12 +59,14 @@ class Settings:
     table_seconds: float = 600.0
     wait_ms: float = 2.0
     rows_together: int = 256
+    drift_window: int = 1_000
 
     def __post_init__(self) -> None:
         counts = ("max_body_bytes", "max_table_bytes", "max_rows", "max_table_rows", "max_pixels", "max_requests")
         for name in (*counts, "rows_together"):
             check_count(name, getattr(self, name))
         check_count("port", self.port, minimum=0)
+        check_count("drift_window", self.drift_window, minimum=0)
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535; got {self.port}")
         for name in ("seconds", "table_seconds"):

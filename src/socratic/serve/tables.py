@@ -16,10 +16,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from socratic.errors import DataFileError
-from socratic.estimators.classification import CircuitClassifierBase
-from socratic.scoring import Columns, Scorer, TableScorer, encode_batch, scorer_of
+from socratic.estimators import Answer, CircuitClassifier
+from socratic.scoring import Columns, Scorer, TableScorer, encode_batch
 from socratic.serve.limits import TABLES_PATH
-from socratic.serve.model import Options, ServedTable, density_records
+from socratic.serve.model import Options, ServedTable, Take, density_records, judge_density
 from socratic.serve.problems import RequestError, shortened
 from socratic.serve.service import Service
 from socratic.serve.v1 import FAILURES, ModelName
@@ -36,10 +36,29 @@ KINDS = {
 """What a table may be sent as, and the end of the name of such a file."""
 
 
+class _ClassScorer(TableScorer):
+    """Gives rows what a classifier says of them, and tells what it answered."""
+
+    def __init__(self, model: CircuitClassifier, take: Take) -> None:
+        super().__init__(model)
+        self._take = take
+
+    def answer(self, batch: Any, start: int = 0) -> Answer:
+        """What the model says of each row."""
+        x = encode_batch(self.model, batch, start, self.unknown)
+        answer, judgement = self.model.answer_and_judge(x)
+        self._take(x, judgement)
+        return answer
+
+
 class LikelihoodScorer(TableScorer):
-    """Gives rows what a density or an outlier detector says of them."""
+    """Gives rows what a density or an outlier detector says of them, and tells what it answered."""
 
     model: Any
+
+    def __init__(self, model: Any, take: Take) -> None:
+        super().__init__(model)
+        self._take = take
 
     def added(self, columns: Columns = Columns()) -> list[str]:  # noqa: B008 - it is frozen
         """The names of the columns that rows are given."""
@@ -49,7 +68,10 @@ class LikelihoodScorer(TableScorer):
     def __call__(self, batch: Any, start: int = 0, columns: Columns = Columns()) -> Any:  # noqa: B008 - likewise
         """What is written of each row."""
         pa = import_pyarrow()
-        records = density_records(self.model, encode_batch(self.model, batch, start, self.unknown))
+        x = encode_batch(self.model, batch, start, self.unknown)
+        judgement = judge_density(self.model, x)
+        records = density_records(self.model, x, judgement)
+        self._take(x, judgement)
         names = [name.removeprefix(columns.prefix) for name in self.added(columns)]
         types = {"verdict": pa.string()}
         columns_ = ([record[name] for record in records] for name in names)
@@ -105,6 +127,7 @@ def router(service: Service) -> APIRouter:
         harmless: Annotated[
             bool, Query(description="Put an apostrophe before cells of a CSV file that a spreadsheet would run.")
         ] = False,
+        watched: Annotated[bool, Query(description="Whether rows are looked at for drift; false for trials.")] = True,
     ) -> StreamingResponse:
         """Answer a table, CSV or Parquet, as `socratic predict` does: its rows, with the columns of answers added.
 
@@ -112,7 +135,8 @@ def router(service: Service) -> APIRouter:
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
-            name, scorer = _asked(service, model, content_type, Options(rejection_rate, risk, doubt, dropout))
+            options = Options(rejection_rate, risk, doubt, dropout, watched=watched)
+            name, scorer = _asked(service, model, content_type, options)
         except RequestError:
             async for _ in request.stream():  # whoever sends a table reads the reply afterwards
                 pass
@@ -144,7 +168,9 @@ def _asked(service: Service, model: str | None, content_type: str, options: Opti
         raise RequestError(f"model {served.name!r} answers images; send them to /v1/predict, one at a time")
     if content_type not in KINDS:
         raise RequestError(f"the content type must be {' or '.join(KINDS)}; got {shortened(content_type)}", 415)
-    return served.name, _scorer(served.variant(options))
+    variant, take = served.variant(options), service.watches.taker(served, options)
+    kind = _ClassScorer if isinstance(variant, CircuitClassifier) else LikelihoodScorer
+    return served.name, kind(variant, take)
 
 
 async def _answers(
@@ -185,10 +211,6 @@ def _logged() -> Iterator[None]:
 
 def _score(scorer: Scorer, columns: Columns, chunks: list[Chunk]) -> list[Any]:
     return [scorer(chunk.batch, chunk.start, columns) for chunk in chunks]
-
-
-def _scorer(model: Any) -> Scorer:
-    return scorer_of(model) if isinstance(model, CircuitClassifierBase) else LikelihoodScorer(model)
 
 
 def _checked(path: Path, scorer: Scorer, columns: Columns, max_rows: int) -> TableSource:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from socratic.serve.drift import Drift
 from socratic.serve.images import ServedImages
 from socratic.serve.model import Options, ServedModel
 from socratic.serve.problems import RequestError
@@ -42,10 +44,11 @@ class PredictRequest(_Strict):
     )
     dropout: float | None = Field(None, ge=0.0, lt=1.0, description='The dropout rate, for "doubt": "dropout".')
     reasons: int = Field(0, ge=0, le=MOST_REASONS, description="Parts of each row to name that make it unusual.")
+    watched: bool = Field(True, description="Whether the rows are looked at for drift; false for trials.")
 
     def options(self) -> Options:
         """How the model is asked."""
-        return Options(self.rejection_rate, self.risk, self.doubt, self.dropout, self.reasons)
+        return Options(self.rejection_rate, self.risk, self.doubt, self.dropout, self.reasons, self.watched)
 
 
 class ClassProbability(BaseModel):
@@ -135,7 +138,7 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure, "description": description}
     for status, description in {
         401: "No token, or a wrong one.",
-        404: "No such model.",
+        404: "No such model, or one without what is asked for.",
         413: "Too many rows, bytes or pixels.",
         422: "A request that cannot be answered as it is.",
         503: "Too many requests at once; try again later.",
@@ -170,6 +173,11 @@ def router(service: Service) -> APIRouter:
     async def names() -> Json:
         """The names of all models."""
         return Json({"models": list(service.models)})
+
+    @routes.get("/drift", response_model=Drift)
+    async def drift(model: ModelName = None) -> Json:
+        """Whether the rows that a model is asked about are still like those that it was calibrated on."""
+        return Json(asdict(service.watches.state(service.model(model).name)))
 
     return routes
 

@@ -52,7 +52,7 @@ class InferRequest(_Lenient):
     inputs: list[InputTensor] = Field(min_length=1)
     outputs: list[WantedOutput] | None = None
     parameters: dict[str, Any] = Field(
-        {}, description="rejection_rate, risk, doubt and dropout in place of the model's; binary_data_output."
+        {}, description="rejection_rate, risk, doubt and dropout in place of the model's; watched; binary_data_output."
     )
 
 
@@ -61,6 +61,7 @@ class _Chosen(_Lenient):
     risk: float | None = Field(None, gt=0.0, lt=1.0)
     doubt: str | None = None
     dropout: float | None = Field(None, ge=0.0, lt=1.0)
+    watched: bool = True
 
 
 def router(service: Service) -> APIRouter:
@@ -114,11 +115,12 @@ def router(service: Service) -> APIRouter:
             chosen = _Chosen.model_validate(asked.parameters)
         except ValidationError as error:
             raise RequestError("; ".join(map(problem, error.errors()[:5]))) from None
-        options = Options(chosen.rejection_rate, chosen.risk, chosen.doubt, chosen.dropout)
+        options = Options(chosen.rejection_rate, chosen.risk, chosen.doubt, chosen.dropout, watched=chosen.watched)
         most = service.settings.max_rows
         if max(each.shape[0] for each in asked.inputs) > most:
             raise RequestError(f"inputs must have at most {most} rows; send fewer at a time", 413)
         tensors = _tensors(asked.inputs, rest, service.settings.max_body_bytes)
+        _check_outputs(model, asked)
         rows = _images(model, tensors) if isinstance(model, ServedImages) else _rows(model, tensors)
         records = await service.answer(model, rows, options)
         return _reply(model, asked, records)
@@ -211,14 +213,20 @@ def _datatype(kinds: Any) -> str:
     return {frozenset({NUMBER}): "FP64", frozenset({BOOLEAN}): BOOL}.get(frozenset(kinds), BYTES)
 
 
+def _check_outputs(model: ServedModel, asked: InferRequest) -> None:
+    """Raise if something is wanted that the model does not say; before it is asked, as it would be in vain."""
+    available = [name for name, _, _ in _outputs(model, -1)]
+    for each in asked.outputs or ():
+        if each.name not in available:
+            raise unknown_name("", "output", each.name, available)
+
+
 def _reply(model: ServedModel, asked: InferRequest, records: Sequence[Record]) -> Response:
     available = {name: (kind, shape) for name, kind, shape in _outputs(model, len(records))}
     wanted = asked.outputs or [WantedOutput(name=name) for name in available]
     binary = bool(asked.parameters.get("binary_data_output", False))
     outputs, contents = [], []
     for each in wanted:
-        if each.name not in available:
-            raise unknown_name("", "output", each.name, available)
         kind, shape = available[each.name]
         values = _values(each.name, records)
         output: dict[str, Any] = {"name": each.name, "datatype": kind, "shape": shape}
