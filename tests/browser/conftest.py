@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 from sklearn.datasets import load_digits, load_iris
 
@@ -17,6 +19,8 @@ from tests.serve.running import Site, running
 
 OpenPage = Callable[..., Any]
 """Opens an address and gives Playwright's page; settings such as ``viewport`` are those of a browser context."""
+Picture = Callable[..., None]
+"""Takes a picture of a page, under a name; settings are those of Playwright's ``screenshot``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,9 +61,22 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[OpenPage]:
+def open_page(forgiving_page: OpenPage, complaints: list[str]) -> Iterator[OpenPage]:
     """Pages of which none may complain, or ask for anything from elsewhere."""
-    contexts, complaints = [], []
+    yield forgiving_page
+    assert complaints == []
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the pages of a test complained about."""
+    return []
+
+
+@pytest.fixture
+def forgiving_page(browser: Any, complaints: list[str]) -> Iterator[OpenPage]:
+    """Pages that may complain."""
+    contexts = []
 
     def open_it(url: str, **settings: Any) -> Any:
         context = browser.new_context(**settings)
@@ -75,7 +92,21 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     yield open_it
     for context in contexts:
         context.close()
-    assert complaints == []
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest) -> Picture:
+    """Takes a picture of a page for the documentation, if the tests are run for that."""
+    folder: Path | None = request.config.getoption("screenshots", None)
+
+    def take(page: Any, name: str, **settings: Any) -> None:
+        if folder is not None:
+            page.evaluate("document.activeElement.blur()")
+            content = io.BytesIO(page.screenshot(**settings))
+            few_colours = PIL.Image.open(content).convert("RGB").quantize(128, dither=PIL.Image.Dither.NONE)
+            few_colours.save(folder / f"{name}.png", optimize=True)
+
+    return take
 
 
 def _is_near(url: str) -> bool:

@@ -1,26 +1,47 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pandas as pd
 
+import socratic.serve
 from socratic import CircuitDensity
 from socratic.serve.model import served
 from tests.serve.running import Site, running
 
+STATIC = Path(socratic.serve.__file__).parent / "static"
 HOSTILE = "<script>alert(1)</script>"
 
 
 def test_pages(site: Site) -> None:
     front = site.ask("/").body.decode()
-    assert all(name in front for name in ("fruit", "outlier detector", "rows of 5 columns", "images of 8 x 8 x 1"))
     assert "/docs" in front
+    assert re.findall(r"<script[^>]*>", front) == ['<script type="module" src="/static/playground.js">']
+    assert "<script" not in site.ask("/docs").body.decode()
     reference = site.ask("/docs").body.decode()
     assert all(part in reference for part in ("POST /v1/predict/batch", "rejection_rate", "/v2/models/{name}/infer"))
     for page in (front, reference):  # the content policy would not let these run
-        assert "<script" not in page
         assert "style=" not in page
         assert "http://" not in page
         assert "https://" not in page
-    assert site.ask("/static/style.css").headers["content-type"].startswith("text/css")
+    for name, kind in (("style.css", "text/css"), ("icon.svg", "image/svg+xml"), ("playground.js", "text/javascript")):
+        assert site.ask(f"/static/{name}").headers["content-type"].startswith(kind)
+
+
+def test_scripts_ask_for_nothing_that_is_not_there(site: Site) -> None:
+    asked, seen = ["playground.js", "drift.js"], set()
+    while asked:
+        name = asked.pop()
+        if name not in seen:
+            seen.add(name)
+            asked += re.findall(r'from "\./([^"]+)"', site.ask(f"/static/{name}").body.decode())
+    assert {file.name for file in STATIC.glob("*.js")} == seen
+
+
+def test_scripts_never_write_markup() -> None:
+    for file in STATIC.glob("*.js"):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", file.read_text()), file.name
 
 
 def test_openapi_names_the_columns(site: Site) -> None:

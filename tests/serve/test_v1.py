@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from socratic.serve.model import ANSWER_FIELDS
+from socratic import CircuitImageClassifier
+from socratic.serve.model import ANSWER_FIELDS, served
 from tests.serve.conftest import fitted
 from tests.serve.running import Site
 
@@ -130,6 +131,58 @@ def test_images(site: Site) -> None:
     )
 
 
+def test_several_images(site: Site) -> None:
+    images = np.random.default_rng(1).integers(0, 255, (3, 8, 8), dtype=np.uint8)
+    answers = site.predict(model="digits", images=images.tolist()).json["answers"]
+    expected = fitted("images").uncertainty(images).log_likelihood
+    np.testing.assert_allclose([answer["log_likelihood"] for answer in answers], expected, rtol=1e-5)
+
+
+def test_heat(site: Site) -> None:
+    image = np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)
+    answer = one(site, model="digits", pixels=image.tolist(), heat=True)
+    np.testing.assert_allclose(answer["heat"], fitted("images").explain(image[None]).heat[0], rtol=1e-4)
+    assert answer["reasons"] is None
+    assert one(site, model="digits", pixels=image.tolist())["heat"] is None
+
+
+def test_missing_pixels_are_marginalised(site: Site) -> None:
+    model = fitted("images")
+    image = np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)
+    pixels: Any = image.tolist()
+    pixels[5] = [None] * 8
+    answer = one(site, model="digits", pixels=pixels, reasons=2, heat=True)
+    x = model.encoder_(model.encoder_.bytes_of(image[None, ..., None]))
+    x[:, 40:48] = np.nan
+    expected = model.answer_rows(x)
+    assert [each["probability"] for each in answer["probabilities"]] == pytest.approx(
+        expected.probabilities[0], rel=1e-4
+    )
+    assert [each["std"] for each in answer["probabilities"]] == pytest.approx(expected.uncertainty.std[0], rel=1e-4)
+    for name in ("log_likelihood", "p_value", "risk", "unfamiliar", "ambiguous", "verdict", "reasons", "heat"):
+        assert answer[name] is None  # familiar images miss no pixels
+    nothing = one(site, model="digits", pixels=[[None] * 8] * 8)
+    shares = [each["probability"] for each in nothing["probabilities"]]
+    assert shares == pytest.approx(model.class_prior_, abs=1e-5)
+    whole, partly = site.predict(model="digits", images=[image.tolist(), pixels]).json["answers"]
+    assert whole["p_value"] is not None
+    assert partly["p_value"] is None
+
+
+def test_a_wavelet_misses_its_whole_block() -> None:
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 255, (60, 4, 4, 3), dtype=np.uint8), rng.integers(0, 2, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = CircuitImageClassifier(n_epochs=1, n_sums=2, wavelet_levels=1, random_state=0).fit(images, labels)
+    masked = np.ma.array(images[:1], mask=False)
+    masked[0, 1, 2] = np.ma.masked
+    missing = served("colours", model).encode(masked).isnan().reshape(3, 4, 4).numpy()
+    expected = np.zeros((4, 4), dtype=bool)
+    expected[:2, 2:] = True
+    assert all(np.array_equal(channel, expected) for channel in missing)
+
+
 @pytest.mark.parametrize(
     ("request_", "status", "message"),
     [
@@ -155,8 +208,8 @@ def test_images(site: Site) -> None:
         ({"rows": [3]}, 422, "rows.0: Input should be a valid dictionary"),
         ({"rows": []}, 422, "rows must hold at least one; got none"),
         ({"rows": [{}] * 1001}, 413, "rows must hold at most 1000; got 1001: send fewer at a time"),
-        ({}, 422, "one of rows, image and pixels must be there; got none of them"),
-        ({"rows": [{}], "image": ""}, 422, "one of rows, image and pixels must be there; got rows and image"),
+        ({}, 422, "one of rows, image, pixels and images must be there; got none of them"),
+        ({"rows": [{}], "image": ""}, 422, "one of rows, image, pixels and images must be there; got rows and image"),
         ({"image": "AAAA"}, 422, "model 'fruit' answers rows of a table; send rows, without an image or resize"),
         ({"rows": [{}], "rate": 0.1}, 422, "rate: Extra inputs are not permitted"),
         ({"rows": [{}], "rejection_rate": "0.1"}, 422, "rejection_rate: Input should be a valid number"),
@@ -172,6 +225,11 @@ def test_images(site: Site) -> None:
         ({"image": "AAAA", "model": "digits"}, 422, "image is damaged or none of PNG, JPEG"),
         ({"pixels": [[1, 2], [3]], "model": "digits"}, 422, "pixels must be lists of rows of pixels"),
         ({"pixels": [[0.5] * 8] * 8, "model": "digits"}, 422, "each a whole number from 0 to 255"),
+        ({"pixels": [[None, True]], "model": "digits"}, 422, "each a whole number from 0 to 255, or null"),
+        ({"pixels": [[None, [1]]], "model": "digits"}, 422, "each a whole number from 0 to 255, or null"),
+        ({"images": [[[1]], [[1, 2]]], "model": "digits"}, 422, "images must have one shape; got (1, 1) and (1, 2)"),
+        ({"images": [], "model": "digits"}, 422, "images must hold at least one; got none"),
+        ({"rows": [{}], "heat": True}, 422, "heat is for images, and 'fruit' answers rows of a table; send reasons"),
         ({"pixels": [[1]], "model": "digits"}, 422, "images must have the shape (N, 8, 8, 1) and hold bytes"),
     ],
 )
@@ -198,5 +256,8 @@ def test_models_describe_themselves(site: Site) -> None:
     assert columns["colour"]["categories"] == ["green", "red", "yellow"]
     assert columns["organic"]["takes"] == ["boolean"]
     assert columns["label id"]["left_out"]
+    assert columns["colour"]["typical"] in ("green", "red")
+    low, high = columns["weight"]["range"]
+    assert low < 120.0 < columns["weight"]["typical"] < 210.0 < high
     assert site.ask("/v1/model?model=digits").json["image_shape"] == [8, 8, 1]
     assert site.ask("/v1/model?model=nothing").status == 404

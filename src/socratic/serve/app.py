@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from socratic import __version__
-from socratic.serve import tables, v1, v2
+from socratic.serve import compare, examples, tables, v1, v2
 from socratic.serve.documents import add_documents
 from socratic.serve.limits import Limits
 from socratic.serve.metrics import CONTENT_TYPE, Measured
@@ -48,7 +48,7 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
         redoc_url=None,
         openapi_url=None,  # see documents.py
     )
-    for interface in (v1, tables, v2):
+    for interface in (v1, compare, examples, tables, v2):
         app.include_router(interface.router(service))
     _add_health(app, service)
     _add_failures(app)

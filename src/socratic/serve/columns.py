@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from socratic.serve.problems import RequestError, shortened, unknown_name
 from socratic.tables.batches import import_pyarrow
 from socratic.tables.column import Column
 
 NUMBER, TEXT, BOOLEAN = "number", "text", "boolean"
+_CODES = {"standard": (-3.0, 0.0, 3.0), "scale": (0.0, 1.0, 4.0), "range": (0.0, 0.5, 1.0)}
+"""Low, typical and high numbers as leaves expect them, by the family's scaling."""
 _WORDS = {NUMBER: "a number", TEXT: "text", BOOLEAN: "true or false"}
 
 
@@ -28,12 +32,18 @@ class Field:
         The values that training rows hold, if the column has no order; others may be sent and count against a row.
     left_out : str or None
         Why the column has no part in the model, if so: its values make no difference.
+    typical : text, bool, number or None
+        A value that is nothing special, where one is known.
+    span : tuple of float or None
+        Numbers that nearly all values lie between, where they are known.
     """
 
     name: str
     takes: frozenset[str]
     categories: tuple[Any, ...] | None = None
     left_out: str | None = None
+    typical: Any = None
+    span: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, column: Column) -> Field:
@@ -41,9 +51,14 @@ class Field:
         if column.left_out is not None:
             return cls(column.name, frozenset(_WORDS), None, column.left_out)
         if column.categories is None:
-            return cls(column.name, frozenset({NUMBER}))
+            codes = _CODES.get(column.family.scaling)
+            if codes is None:
+                return cls(column.name, frozenset({NUMBER}))
+            low, typical, high = column.restore(np.array(codes)).tolist()
+            return cls(column.name, frozenset({NUMBER}), None, None, typical, (low, high))
         takes = frozenset(kind for value in column.categories if (kind := kind_of(value)) is not None)
-        return cls(column.name, takes, column.categories)
+        most = None if column.counts is None else column.categories[int(np.argmax(column.counts))]
+        return cls(column.name, takes, column.categories, None, most)
 
     def check(self, value: Any, row: int) -> Any:
         """Return the value of a field, raising :class:`RequestError` unless the column may hold it; None is missing."""

@@ -1,4 +1,4 @@
-"""What people read of a server: the front page, the reference of its paths, and its OpenAPI document."""
+"""What people read of a server: the playground, the reference of its paths, and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def add_documents(app: FastAPI, service: Service) -> None:
     """Add the pages, and make the OpenAPI document say what the rows of these models hold."""
     described = app.openapi()
     described["components"]["schemas"]["Row"] = row_schema(service.models.values())
-    static = files("socratic.serve") / "static"
+    static = {file.name: file.read_bytes() for file in (files("socratic.serve") / "static").iterdir()}
     pages = {
-        "/": _front_page(service.models.values()),
+        "/": static["playground.html"].decode(),
         "/docs": _reference(described),
-        "/drift": (static / "drift.html").read_text("utf-8"),
+        "/drift": static["drift.html"].decode(),
     }
 
     def add_page(path: str, page: str) -> None:
@@ -44,8 +44,8 @@ def add_documents(app: FastAPI, service: Service) -> None:
 
     for path, page in pages.items():
         add_page(path, page)
-    for file in static.iterdir():
-        add_file(file.name, file.read_bytes())
+    for name, content in static.items():
+        add_file(name, content)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Json:
@@ -68,30 +68,8 @@ def row_schema(models: Iterable[ServedModel]) -> dict[str, Any]:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"type": "object"}
 
 
-def _front_page(models: Iterable[ServedModel]) -> str:
-    rows = [
-        f"<tr><td><code>{_text(model.name)}</code></td><td>{_text(model.kind)}</td><td>{_text(_takes(model))}</td></tr>"
-        for model in models
-    ]
-    return _page(
-        "socratic",
-        "<h1>socratic</h1><p>Models that know what they do not know. This server answers for:</p>"
-        "<table><thead><tr><th>model</th><th>kind</th><th>takes</th></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table>"
-        '<p><a href="/docs">How to ask</a> · <a href="/openapi.json">OpenAPI</a> · '
-        '<a href="/v1/models">models</a> · <a href="/drift">drift</a> · <a href="/metrics">metrics</a></p>',
-    )
-
-
-def _takes(model: ServedModel) -> str:
-    described = model.describe()
-    if described["columns"] is not None:
-        return f"rows of {len(described['columns'])} columns"
-    return "images of " + " x ".join(map(str, described["image_shape"]))
-
-
 def _reference(described: Mapping[str, Any]) -> str:
-    parts = ["<h1>How to ask</h1>", '<p><a href="/">Front page</a> · <a href="/openapi.json">OpenAPI</a></p>']
+    parts = ["<h1>How to ask</h1>", '<p><a href="/">Playground</a> · <a href="/openapi.json">OpenAPI</a></p>']
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             parts.append(f"<h2><code>{method.upper()} {_text(path)}</code></h2>")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from socratic.errors import DataFileError
@@ -19,13 +20,18 @@ from socratic.serve.model import (
     Record,
     ServedModel,
     Take,
+    a,
     classifier_records,
+    finite,
     leave,
     likelihood_records,
     with_reasons,
 )
 from socratic.serve.problems import RequestError
 from socratic.uncertainty.answers import Answer, Judgement
+
+_COMPARED = ("log_likelihood", "p_value", "risk", "unfamiliar", "ambiguous", "verdict", "reasons", "heat")
+"""What is known of an image by comparing it with familiar ones, which miss no pixels."""
 
 
 class ServedImages(ServedModel):
@@ -39,7 +45,7 @@ class ServedImages(ServedModel):
         self.shape: tuple[int, int, int] = estimator.image_shape_
 
     def check(self, asked: np.ndarray) -> np.ndarray:
-        """Images (N, H, W, C) of bytes, of the size that the model was trained on."""
+        """Images (N, H, W, C) of bytes, of the size that the model was trained on; masked pixels are missing."""
         images = asked[..., None] if asked.ndim == 3 else asked
         if images.dtype != np.uint8 or images.shape[1:] != self.shape:
             height, width, channels = self.shape
@@ -47,24 +53,45 @@ class ServedImages(ServedModel):
                 f"images must have the shape (N, {height}, {width}, {channels}) and hold bytes, 0 to 255; got "
                 f"{asked.shape} of {asked.dtype}"
             )
+        if np.ma.is_masked(images) and self.kind != "classifier":
+            raise RequestError(f"pixels must not be null: {self.name!r} is {a(self.kind)} of whole images")
         return images
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """All images."""
-        return np.concatenate(parts)
+        return np.ma.concatenate(parts) if any(map(np.ma.is_masked, parts)) else np.concatenate(parts)
+
+    def encode(self, asked: np.ndarray) -> Tensor:
+        """Images as the circuit reads them. A wavelet speaks for a block of pixels: it misses all if it misses one."""
+        encoder = self.estimator.encoder_
+        x: Tensor = encoder(encoder.bytes_of(np.ma.filled(asked, 0)))
+        height, width, channels = self.shape
+        block = 2**encoder.levels
+        missing = np.ma.getmaskarray(asked).any(3).reshape(-1, height // block, block, width // block, block)
+        pixels = missing.any((2, 4)).repeat(block, 1).repeat(block, 2).reshape(len(asked), -1)
+        return torch.where(torch.as_tensor(np.tile(pixels, channels)).to(x.device), torch.nan, x)
 
     def answer(self, asked: np.ndarray, options: Options, take: Take = leave) -> list[Record]:
-        """One record for each image."""
+        """One record for each image; those that miss pixels are compared with no others, as these miss none."""
         model = self.variant(options)
         judged: list[tuple[Tensor, Judgement]] = []
         if isinstance(model, CircuitClassifierBase):
-            batches = list(model._batches(asked))
+            whole = not np.ma.is_masked(asked)
+            batches = list(model._batches(asked)) if whole else [self.encode(asked)]
             answers, judgements = zip(*map(model.answer_and_judge, batches), strict=True)
-            judged = list(zip(batches, judgements, strict=True))
+            judged = list(zip(batches, judgements, strict=True)) if whole else []
             records = classifier_records(model, Answer.concatenate(answers))
         else:
             records = likelihood_records(model.score_samples(asked), None, None, None)
-        records = with_reasons(records, model.explain(asked) if options.reasons else None, options.reasons)
+        if options.explain:
+            reasons = model.explain(np.ma.getdata(asked))
+            with_reasons(records, reasons, options.reasons)
+            if options.heat:
+                for record, heat in zip(records, reasons.heat.tolist(), strict=True):
+                    record["heat"] = [[finite(value) for value in row] for row in heat]
+        for record, missing in zip(records, np.ma.getmaskarray(asked), strict=True):
+            if missing.any():
+                record.update(dict.fromkeys(_COMPARED))
         for x, judgement in judged:
             take(x, judgement)
         return records
@@ -104,18 +131,35 @@ class ServedImages(ServedModel):
             )
         return images
 
-    def from_pixels(self, pixels: Sequence[Any]) -> np.ndarray:
-        """An image (1, H, W, C) from nested lists (H, W) or (H, W, C) of whole numbers from 0 to 255."""
-        try:
-            values = np.array(pixels)
-        except ValueError:
-            values = np.empty(0)
-        allowed = values.size and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 255
-        if values.ndim not in (2, 3) or not allowed:
-            raise RequestError(
-                "pixels must be lists of rows of pixels, (H, W) or (H, W, C), each a whole number from 0 to 255"
-            )
-        return values.astype(np.uint8)[None]
+    def from_pixels(self, images: Sequence[Any]) -> np.ndarray:
+        """Images (N, H, W, C) from nested lists (H, W) or (H, W, C) of whole numbers from 0 to 255, None is missing."""
+        parts = [_pixels(image) for image in images]
+        for part in parts[1:]:
+            if part.shape != parts[0].shape:
+                raise RequestError(f"images must have one shape; got {parts[0].shape} and {part.shape}")
+        return np.ma.stack(parts) if any(map(np.ma.is_masked, parts)) else np.stack(parts)
+
+
+def _pixels(image: Any) -> np.ndarray:
+    """An image (H, W) or (H, W, C) of bytes, masked where it is None."""
+    try:
+        values = np.array(image)
+    except ValueError:
+        values = np.empty(0)
+    missing = np.zeros(values.shape, dtype=bool)
+    if values.dtype == object:
+        missing = np.array([value is None for value in values.flat]).reshape(values.shape)
+        values = np.where(missing, 0, values)
+        if all(type(value) is int and 0 <= value <= 255 for value in values.flat):
+            values = values.astype(np.uint8)
+    allowed = values.size and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 255
+    if values.ndim not in (2, 3) or not allowed:
+        raise RequestError(
+            "pixels must be lists of rows of pixels, (H, W) or (H, W, C), each a whole number from 0 to 255, or null "
+            "where it is missing"
+        )
+    pixels = values.astype(np.uint8)
+    return np.ma.array(pixels, mask=missing) if missing.any() else pixels
 
 
 def _sides(sides: Sequence[int]) -> str:

@@ -63,6 +63,8 @@ class Options:
         Parts of each row to name that make it unusual, at most.
     watched : bool
         Whether the rows are looked at for drift; not if they are trials.
+    heat : bool
+        Whether to say of each pixel how much it speaks against its image.
     """
 
     rejection_rate: float | None = None
@@ -71,6 +73,12 @@ class Options:
     dropout: float | None = None
     reasons: int = 0
     watched: bool = True
+    heat: bool = False
+
+    @property
+    def explain(self) -> bool:
+        """Whether to say why rows are unusual."""
+        return self.reasons > 0 or self.heat
 
     def settings(self) -> dict[str, Any]:
         """Those that are given and that change the model."""
@@ -105,6 +113,10 @@ class ServedModel(ABC):
     @abstractmethod
     def join(self, parts: Sequence[Any]) -> Any:
         """What several requests ask about, one after the other."""
+
+    @abstractmethod
+    def encode(self, asked: Any) -> Tensor:
+        """What is asked about as the circuit reads it: (N, V), NaN where something is missing."""
 
     @abstractmethod
     def answer(self, asked: Any, options: Options, take: Take = leave) -> list[Record]:
@@ -164,7 +176,9 @@ class ServedModel(ABC):
             _check_settings(model, settings)
         except ValueError as error:
             raise RequestError(str(error)) from error
-        if options.reasons and not hasattr(model, "familiar_"):
+        if options.heat and self.takes != "images":
+            raise RequestError(f"heat is for images, and {self.name!r} answers rows of a table; send reasons")
+        if options.explain and not hasattr(model, "familiar_"):
             raise RequestError(f"reasons must be 0: {self.name!r} has no familiar rows to compare with; fit it again")
         return model
 
@@ -187,10 +201,14 @@ class ServedTable(ServedModel):
         """All rows."""
         return [row for part in parts for row in part]
 
+    def encode(self, asked: list[dict[str, Any]]) -> Tensor:
+        """Rows as the circuit reads them; infinite where a value was never seen."""
+        return encode_batch(self.estimator, record_batch(self.fields, asked), 0, {})
+
     def answer(self, asked: list[dict[str, Any]], options: Options, take: Take = leave) -> list[Record]:
         """One record for each row."""
         model = self.variant(options)
-        x = encode_batch(model, record_batch(self.fields, asked), 0, {})
+        x = self.encode(asked)
         judgement: Judgement | None
         if isinstance(model, CircuitClassifierBase):
             answer, judgement = model.answer_and_judge(x)
@@ -214,6 +232,8 @@ class ServedTable(ServedModel):
                 "categories": None if field.categories is None else list(field.categories),
                 "leaf": column.kind,
                 "left_out": field.left_out,
+                "typical": field.typical,
+                "range": None if field.span is None else list(field.span),
             }
             for field, column in zip(self.fields.values(), self.estimator.table_.columns, strict=True)
         ]
@@ -267,7 +287,7 @@ def likelihood_records(
 
 def with_reasons(records: list[Record], reasons: Reasons | None, most: int) -> list[Record]:
     """The same records, with the parts of each row that speak most against it."""
-    if reasons is not None:
+    if reasons is not None and most:
         for record, parts in zip(records, reasons.top(most), strict=True):
             record["reasons"] = [
                 {"name": part.name, "excess": finite(part.excess), "p_value": finite(part.p_value)} for part in parts
@@ -291,6 +311,7 @@ ANSWER_FIELDS = (
     "verdict",
     "unseen",
     "reasons",
+    "heat",
 )
 """What a record holds, whatever the model."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter, to_thread
@@ -25,14 +25,22 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
 
-class PredictRequest(_Strict):
-    """What to answer, and how: either rows, or an image."""
+class Asked(_Strict):
+    """What to answer: rows, or an image or several."""
 
     model: str | None = Field(None, description="Name of the model; may be left out if only one is served.")
     rows: list[Row] | None = Field(None, description="Rows of a table: values by column; those left out are unknown.")
     image: str | None = Field(None, description="An image file (PNG, JPEG, ...), in base64.")
-    pixels: list[Any] | None = Field(None, description="An image as (H, W) or (H, W, C) whole numbers, 0 to 255.")
+    pixels: list[Any] | None = Field(
+        None, description="An image as (H, W) or (H, W, C) whole numbers, 0 to 255; null where a pixel is missing."
+    )
+    images: list[Any] | None = Field(None, description="Several images, each like pixels.")
     resize: bool = Field(False, description="Whether an image of another size is resized or refused.")
+
+
+class PredictRequest(Asked):
+    """What to answer, and how."""
+
     rejection_rate: float | None = Field(
         None, ge=0.0, lt=1.0, description="Share of familiar rows that may be refused; by default the model's."
     )
@@ -44,11 +52,12 @@ class PredictRequest(_Strict):
     )
     dropout: float | None = Field(None, ge=0.0, lt=1.0, description='The dropout rate, for "doubt": "dropout".')
     reasons: int = Field(0, ge=0, le=MOST_REASONS, description="Parts of each row to name that make it unusual.")
+    heat: bool = Field(False, description="Whether to say of each pixel how much it speaks against its image.")
     watched: bool = Field(True, description="Whether the rows are looked at for drift; false for trials.")
 
     def options(self) -> Options:
         """How the model is asked."""
-        return Options(self.rejection_rate, self.risk, self.doubt, self.dropout, self.reasons, self.watched)
+        return Options(**{each.name: getattr(self, each.name) for each in fields(Options)})
 
 
 class ClassProbability(BaseModel):
@@ -85,6 +94,9 @@ class Answer(BaseModel):
     verdict: Literal["familiar", "unfamiliar", "ambiguous"] | None
     unseen: list[str] | None = Field(description="Columns that hold values which no training row holds.")
     reasons: list[ReasonOut] | None = Field(description="The parts that speak most against the row, most first.")
+    heat: list[list[float | None]] | None = Field(
+        description="(H, W): by how much each pixel is more surprising than usual, in nats."
+    )
 
 
 class PredictResponse(BaseModel):
@@ -103,6 +115,8 @@ class ColumnOut(BaseModel):
     categories: list[str | bool | int | float] | None = Field(description="Values that training rows hold.")
     leaf: str = Field(description="The leaf family.")
     left_out: str | None = Field(description="Why the column makes no difference, if so.")
+    typical: str | bool | int | float | None = Field(description="A value that is nothing special.")
+    range: list[float] | None = Field(description="What nearly all numbers lie between.")
 
 
 class ModelOut(BaseModel):
@@ -157,9 +171,9 @@ def router(service: Service) -> APIRouter:
         """Answer rows of a table, or an image."""
         model = service.model(request.model)
         if request.image is None:
-            asked = _asked(model, request, service.settings.max_pixels)
+            asked = asked_of(model, request, service.settings.max_pixels)
         else:
-            asked = await to_thread.run_sync(_asked, model, request, service.settings.max_pixels, limiter=decoding)
+            asked = await to_thread.run_sync(asked_of, model, request, service.settings.max_pixels, limiter=decoding)
         options = request.options()
         answers = await service.answer(model, asked, options)
         return Json({"model": model.name, "answers": answers, "notes": model.notes(options)})
@@ -182,18 +196,19 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def _asked(model: ServedModel, request: PredictRequest, max_pixels: int) -> Any:
+def asked_of(model: ServedModel, request: Asked, max_pixels: int) -> Any:
     """What a request asks about, as the model takes it."""
-    given = [name for name in ("rows", "image", "pixels") if getattr(request, name) is not None]
+    given = [name for name in ("rows", "image", "pixels", "images") if getattr(request, name) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
-        raise RequestError(f"one of rows, image and pixels must be there; got {found}")
+        raise RequestError(f"one of rows, image, pixels and images must be there; got {found}")
     if not isinstance(model, ServedImages):
         if request.rows is None or request.resize:
             raise RequestError(f"model {model.name!r} answers rows of a table; send rows, without an image or resize")
         return request.rows
     if request.image is not None:
         return model.decode(request.image, request.resize, max_pixels)
-    if request.pixels is None or request.resize:
+    if request.rows is not None or request.resize:
         raise RequestError(f"model {model.name!r} answers images; send image, or pixels of the right size")
-    return model.from_pixels(request.pixels)
+    images = request.images if request.pixels is None else [request.pixels]
+    return model.from_pixels(images) if images else ()

@@ -1,0 +1,55 @@
+// Ways to doubt, side by side.
+
+import { ask, latest, settled } from "./api.js";
+import { card, element, percent, short } from "./elements.js";
+
+const HEADINGS = ["way to ask", "answer", "probability", "entropy", "own doubt", "time"];
+
+export class CompareView {
+  constructor(model, failed) {
+    this.model = model;
+    this.body = element("tbody");
+    this.rate = element("input", { id: "dropout", type: "range", min: 0, max: 0.5, step: 0.05, value: 0.2, oninput: () => this.ask(this.asked) });
+    this.rateShown = element("output", { for: "dropout" });
+    const head = element("thead", {}, element("tr", {}, ...HEADINGS.map((name) => element("th", { scope: "col" }, name))));
+    this.card = card(
+      "Five ways to doubt, side by side",
+      "compare",
+      element("p", { class: "quiet" }, "The same circuit, asked in five ways. Dropout needs a rate; doubt from data does not: it is as large as the training rows left it."),
+      element("p", { class: "knob" }, element("label", { for: "dropout" }, "Dropout rate"), this.rate, this.rateShown),
+      element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Five ways to doubt" }, element("table", {}, head, this.body)),
+    );
+    const run = latest((asked) => this.run(asked), failed);
+    this.later = settled(run, 300);
+  }
+
+  ask(asked) {
+    this.asked = asked;
+    this.rateShown.textContent = percent(Number(this.rate.value), 0);
+    this.later(asked);
+  }
+
+  async run(asked) {
+    const { ways } = await ask("/v1/compare", { model: this.model.name, ...asked, dropout: Number(this.rate.value) });
+    const slowest = Math.max(...ways.map((way) => way.milliseconds ?? 0));
+    this.body.replaceChildren(...ways.map((way) => row(way, slowest)));
+  }
+}
+
+function row(way, slowest) {
+  const name = element("th", { scope: "row" }, way.name);
+  if (way.probabilities === null) return element("tr", {}, name, element("td", { colspan: HEADINGS.length - 1, class: "quiet" }, way.note));
+  const best = way.probabilities.reduce((one, other) => (other.probability > one.probability ? other : one));
+  const cost = element("span", { class: "cost" });
+  cost.style.width = `${Math.max(1, (100 * way.milliseconds) / slowest)}%`;
+  return element(
+    "tr",
+    {},
+    name,
+    element("td", {}, String(best.label)),
+    element("td", {}, percent(best.probability), element("small", {}, ` ± ${(100 * best.std).toFixed(1)}`)),
+    element("td", {}, short(way.entropy, 2)),
+    element("td", {}, short(way.mutual_information, 2)),
+    element("td", { class: "time" }, `${short(way.milliseconds, 2)} ms`, cost),
+  );
+}

@@ -1,0 +1,184 @@
+// The playground of a model of images.
+
+import { AnswerView, inWords } from "./answer.js";
+import { ask, latest, settled } from "./api.js";
+import { CompareView } from "./compare.js";
+import { CurveView } from "./curve.js";
+import { Drawing, paint, paintHeat } from "./drawing.js";
+import { card, element, short } from "./elements.js";
+import { blank, blurred, copied, covered, fromFile, fromLists, inverted, noisy, toLists, turned } from "./picture.js";
+
+const MOST_VALUES = 600_000;
+const N_REASONS = 3;
+
+/** What may be done to a picture, in this order: each over a range, by a function of the picture and a value in it. */
+function knobsOf([height, width]) {
+  const blur = Math.max(1.5, Math.min(height, width) / 8);
+  return {
+    turn: { name: "Turn", unit: "°", most: 180, step: 1, apply: turned },
+    blur: { name: "Blur", unit: " px", most: blur, step: blur / 30, apply: blurred },
+    noise: { name: "Noise", unit: " %", most: 60, step: 1, apply: (picture, value) => noisy(picture, value / 100) },
+    cover: { name: "Cover", unit: " %", most: 100, step: 1, apply: (picture, value) => covered(picture, value / 100) },
+  };
+}
+
+export class ImagePlay {
+  constructor(model, { failed, speak }, examples) {
+    Object.assign(this, { model, speak, failed, examples });
+    this.knobs = knobsOf(model.image_shape);
+    this.values = Object.fromEntries(Object.keys(this.knobs).map((key) => [key, 0]));
+    this.moved = "turn";
+    this.base = blank(model.image_shape);
+    this.drawing = new Drawing(() => this.bake(), () => this.changed());
+    this.answer = new AnswerView(model, "picture");
+    this.curve = new CurveView();
+    this.compare = model.kind === "classifier" ? new CompareView(model, failed) : null;
+    this.heat = element("canvas", { class: "picture", role: "img", "aria-label": "Heat map of what speaks against the picture" });
+    this.reasons = element("ol", { class: "reasons" });
+    this.askNow = latest(() => this.askAnswer(), failed);
+    this.askCurve = settled(latest(() => this.askSweep(), failed), 120);
+  }
+
+  start(parent) {
+    parent.replaceChildren(
+      element(
+        "div",
+        { class: "columns" },
+        element("div", { class: "stack" }, this.pictureCard()),
+        element("div", { class: "stack" }, this.answer.card, this.curve.card, this.model.explains ? this.reasonsCard() : ""),
+      ),
+      this.compare?.card ?? "",
+    );
+    this.take(fromLists(this.examples[3].pixels, this.model.image_shape));
+  }
+
+  pictureCard() {
+    const file = element("input", { id: "file", type: "file", accept: "image/*", class: "unseen", onchange: (event) => this.upload(event) });
+    const pens = [["draw", "Draw"], ["wipe", "Wipe"], ["cover", "Cover"]].map(([pen, name]) =>
+      element("label", {}, element("input", { type: "radio", name: "pen", value: pen, checked: pen === "draw", onchange: () => { this.drawing.pen = pen; } }), element("span", {}, name)),
+    );
+    return card(
+      "The picture",
+      "picture-card",
+      this.drawing.canvas,
+      element("fieldset", { class: "pens" }, element("legend", {}, "Pen"), ...pens),
+      element(
+        "div",
+        { class: "buttons" },
+        element("button", { type: "button", onclick: () => this.take(blank(this.model.image_shape)) }, "Empty"),
+        element("button", { type: "button", onclick: () => this.take(inverted(this.base)) }, "Invert"),
+        file,
+        element("label", { for: "file", class: "button" }, "Upload…"),
+      ),
+      element("div", { class: "knobs" }, ...Object.keys(this.knobs).map((key) => this.knob(key))),
+      element("h3", { id: "examples" }, "Examples"),
+      element("ul", { class: "examples", "aria-labelledby": "examples" }, ...this.examples.map((example) => this.example(example))),
+    );
+  }
+
+  reasonsCard() {
+    return card(
+      "What speaks against it",
+      "reasons-card",
+      element("div", { class: "reasons-body" }, this.heat, element("div", {}, this.reasons)),
+    );
+  }
+
+  knob(key) {
+    const { name, most, step } = this.knobs[key];
+    const id = `knob-${key}`;
+    const moved = (event) => {
+      this.values[key] = Number(event.target.value);
+      this.moved = key;
+      this.changed();
+    };
+    const slider = element("input", { id, type: "range", min: 0, max: most, step, value: 0, oninput: moved });
+    const shown = element("output", { for: id });
+    Object.assign(this.knobs[key], { slider, shown });
+    return element("p", { class: "knob" }, element("label", { for: id }, name), slider, shown);
+  }
+
+  example({ name, pixels }) {
+    const picture = fromLists(pixels, this.model.image_shape);
+    const canvas = element("canvas", { "aria-hidden": "true" });
+    paint(canvas, picture);
+    return element("li", {}, element("button", { type: "button", "aria-label": `Show ${name}`, title: name, onclick: () => this.take(copied(picture)) }, canvas));
+  }
+
+  async upload(event) {
+    const [file] = event.target.files;
+    if (!file) return;
+    try {
+      this.take(await fromFile(file, this.model.image_shape));
+    } catch {
+      this.failed(new Error(`${file.name} is no picture that this browser can read.`));
+    }
+    event.target.value = "";
+  }
+
+  /** Begin with another picture; how far it is turned stays. */
+  take(picture) {
+    this.base = picture;
+    this.changed();
+  }
+
+  /** The picture as it is seen becomes the one to draw on. */
+  bake() {
+    if (Object.values(this.values).some((value) => value !== 0)) {
+      this.base = copied(this.seen());
+      Object.keys(this.values).forEach((key) => {
+        this.values[key] = 0;
+        this.knobs[key].slider.value = 0;
+      });
+    }
+    return this.base;
+  }
+
+  /** The picture with all that is done to it; one value may be another. */
+  seen(other = {}) {
+    const values = { ...this.values, ...other };
+    return Object.entries(this.knobs).reduce((picture, [key, knob]) => knob.apply(picture, values[key]), this.base);
+  }
+
+  changed() {
+    for (const [key, { shown, unit }] of Object.entries(this.knobs)) shown.textContent = `${short(this.values[key], 2)}${unit}`;
+    const picture = this.seen();
+    this.drawing.show(picture);
+    this.askNow();
+    this.askCurve();
+    this.compare?.ask({ pixels: toLists(picture) });
+  }
+
+  async askAnswer() {
+    const picture = this.seen();
+    const explain = this.model.explains;
+    const request = { model: this.model.name, watched: false, pixels: toLists(picture), reasons: explain ? N_REASONS : 0, heat: explain };
+    const { answers: [answer], notes } = await ask("/v1/predict", request);
+    this.answer.show(answer, notes);
+    this.speak(inWords(answer, "picture").join(" "));
+    if (explain) this.explain(picture, answer);
+  }
+
+  explain(picture, { heat, reasons }) {
+    if (heat === null) paint(this.heat, picture);
+    else paintHeat(this.heat, picture, heat);
+    const against = (reasons ?? []).filter((reason) => reason.excess === null || reason.excess > 0);
+    this.reasons.replaceChildren(
+      ...against.map(({ name, excess, p_value: p }) =>
+        element("li", {}, element("strong", {}, name), element("span", { class: "quiet" }, ` ${excess === null ? "never seen" : `${short(excess, 2)} nats more surprising than usual`}, p = ${short(p, 2)}`)),
+      ),
+      against.length ? "" : element("li", { class: "quiet" }, reasons === null ? "Not known while pixels are missing." : "Nothing: every part is as usual."),
+    );
+  }
+
+  async askSweep() {
+    const key = this.moved;
+    const { name, unit, most } = this.knobs[key];
+    const size = this.base.values.length;
+    const steps = Math.max(6, Math.min(30, Math.floor(MOST_VALUES / size)));
+    const values = Array.from({ length: steps + 1 }, (_, step) => (most * step) / steps);
+    const images = values.map((value) => toLists(this.seen({ [key]: value })));
+    const { answers } = await ask("/v1/predict", { model: this.model.name, watched: false, images });
+    this.curve.show({ name, unit, values, answers, now: this.values[key] });
+  }
+}
