@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo docs test coverage test-slow lint graphviz java chromium benchmark results clean
+.PHONY: demo docs test coverage test-slow lint graphviz java chromium screenshots benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,10 @@ coverage: $(VENV)/.installed
 
 test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
+
+# The pictures of the playground in the documentation, from its tests.
+screenshots: $(VENV)/.engines chromium
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser --screenshots docs/images
 
 benchmark: $(VENV)/.benchmarks
 	$(BIN)/python -m benchmarks.peers
