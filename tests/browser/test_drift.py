@@ -7,8 +7,10 @@ import re
 import pytest
 from sklearn.datasets import load_iris
 
+from socratic import CircuitOutlierDetector
+from socratic.serve.model import served
 from tests.browser.conftest import OpenPage, overflow, violations
-from tests.serve.running import Site
+from tests.serve.running import Site, running
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -27,3 +29,13 @@ def test_an_alarm_is_seen(site: Site, open_page: OpenPage, scheme: str) -> None:
     assert page.locator("#p-values tbody tr").count() == page.locator("#picture rect").count() == 20
     assert overflow(page) <= 0
     assert violations(page) == []
+
+
+def test_a_token_is_asked_for(forgiving_page: OpenPage) -> None:
+    frame = load_iris(return_X_y=True, as_frame=True)[0]
+    model = served("irises", CircuitOutlierDetector(random_state=0).fit(frame))
+    with running([model], token="a-token-that-is-long-enough") as guarded:
+        page = forgiving_page(f"{guarded.url}/drift")  # the browser notes that it was sent away
+        page.get_by_label("This server needs its token").fill("a-token-that-is-long-enough")
+        page.get_by_role("button", name="Open").click()
+        page.get_by_text("No rows have been compared yet.").wait_for()

@@ -50,7 +50,7 @@ def test_a_token_is_needed(guarded: Site) -> None:
     assert guarded.ask("/v1/models", authorization=f"Bearer {TOKEN}").json == {"models": ["fruit"]}
     for path in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"):
         assert guarded.ask(path).status == 200
-    for path in ("/", "/static/style.css"):  # a browser opens the page, which asks for the token
+    for path in ("/", "/drift", "/static/style.css"):  # a browser opens the page, which asks for the token
         assert guarded.ask(path).status == 200
         assert "fruit" not in guarded.ask(path).body.decode()
 

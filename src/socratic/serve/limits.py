@@ -17,9 +17,9 @@ from socratic.serve.settings import Settings, is_loopback
 TABLES_PATH = "/v1/predict/batch"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
 """What says whether the server is well, and nothing else: for everybody, however busy it is."""
-PAGES = ("/static/",)
-"""Where the playground and what it is made of is: nothing of the models, so that a browser may open it without a token
-and ask for one."""
+PAGES = ("/", "/drift")
+"""And what they are made of, under /static/: nothing of the models, so that a browser may open them without a token and
+ask for one."""
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -78,7 +78,7 @@ class Limits:
         headers = dict(scope["headers"])
         if self._token is None and not _is_ours(headers.get(b"host", b""), self._settings.host):
             return 421, "the server answers under the names of its own machine alone, such as 127.0.0.1", {}
-        is_page = scope["path"] == "/" or scope["path"].startswith(PAGES)
+        is_page = scope["path"] in PAGES or scope["path"].startswith("/static/")
         if self._token is not None and not is_page and not _bears(headers.get(b"authorization", b""), self._token):
             return 401, "a token is needed, in the header Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
         most = self._most_bytes(scope)

@@ -1,37 +1,22 @@
 // The drift page: asks /v1/drift every few seconds and shows the reply, as text and nodes alone.
 
+import { ask, setToken } from "./api.js";
+import { drawn, element, percent } from "./elements.js";
+
 const SECONDS = 3;
-const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
 const whole = (number) => number.toLocaleString("en");
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const when = (time) => time.replace("T", " ").replace("+00:00", " UTC");
 
 /** Replace the rows of a table by cells of text; the first of each row is its heading. */
 function fill(table, rows) {
-  table.tBodies[0].replaceChildren(
-    ...rows.map((cells) => {
-      const row = document.createElement("tr");
-      cells.forEach((text, place) => {
-        const cell = document.createElement(place ? "td" : "th");
-        if (!place) cell.scope = "row";
-        cell.textContent = text;
-        row.append(cell);
-      });
-      return row;
-    }),
-  );
+  const cell = (text, place) => (place ? element("td", {}, text) : element("th", { scope: "row" }, text));
+  table.tBodies[0].replaceChildren(...rows.map((cells) => element("tr", {}, ...cells.map(cell))));
 }
 
 /** Replace a text if it is another one, so that nothing is read aloud twice. */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
-}
-
-function shape(name, attributes) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
 }
 
 /** Bars of counts, each with a line at what is expected. */
@@ -45,8 +30,8 @@ function draw(picture, counts, expected) {
       const line = height - (height * expected[place]) / most;
       const x = step * place;
       return [
-        shape("rect", { class: "rows", x: x + 1, y: height - tall, width: step - 2, height: tall }),
-        shape("line", { class: "expected", x1: x, x2: x + step, y1: line, y2: line }),
+        drawn("rect", { class: "rows", x: x + 1, y: height - tall, width: step - 2, height: tall }),
+        drawn("line", { class: "expected", x1: x, x2: x + step, y1: line, y2: line }),
       ];
     }),
   );
@@ -103,13 +88,6 @@ function show(drift) {
   );
 }
 
-async function ask(path) {
-  const reply = await fetch(path);
-  const content = await reply.json();
-  if (!reply.ok) throw new Error(content.error);
-  return content;
-}
-
 async function refresh() {
   const model = byId("model").value;
   try {
@@ -131,13 +109,21 @@ async function watch() {
 async function start() {
   try {
     const { models } = await ask("/v1/models");
-    byId("model").replaceChildren(...models.map((name) => new Option(name, name)));
+    byId("model").replaceChildren(...models.map((name) => element("option", { value: name }, name)));
   } catch (error) {
+    byId("token").hidden = error.status !== 401;
     say(byId("verdict"), error.message);
     return;
   }
-  byId("model").addEventListener("change", refresh);
+  byId("token").hidden = true;
   await watch();
 }
+
+byId("model").onchange = refresh;
+byId("token").onsubmit = (event) => {
+  event.preventDefault();
+  setToken(byId("secret").value);
+  start();
+};
 
 start();
