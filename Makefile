@@ -32,8 +32,9 @@ $(VENV)/.docs: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/socratic demo
 
-# The site, with every notebook run; open docs/_build/html/index.html.
+# The site, with every notebook run and a model that runs in a page of its own: python -m http.server -d docs/_build/html
 docs: $(VENV)/.docs graphviz
+	OMP_NUM_THREADS=1 $(BIN)/python docs/live/build.py docs/_build/html/live
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 lint: $(VENV)/.installed

@@ -27,6 +27,8 @@ nitpick_ignore_regex = [("py:.*", r"(torch|numpy|sklearn|abc|pathlib|collections
 html_theme = "furo"
 html_title = f"socratic {release}"
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["live.css"]
 
 myst_heading_anchors = 4
 nb_execution_mode = "force"
@@ -48,6 +50,7 @@ OUTSIDE = {"changelog": "CHANGELOG.md", "security": "SECURITY.md"}
 
 SECTION = re.compile(r"^### (?P<title>.+)\n(?P<body>(?:(?!^#).*\n)*)", re.MULTILINE)
 PAGE = re.compile(r"^\| \[[^\]]+\]\((?P<page>[\w./-]+)\.(?:md|rst)\)", re.MULTILINE)
+LIVE = re.compile(r"^!\[[^\]]+\]\(images/live\.png\)$", re.MULTILINE)
 ROOT_LINK = re.compile(r"\]\((?!https?:|#)")
 RESULT = re.compile(r"\]\(\.\./benchmarks/results/(?P<name>[\w-]+)\.md\)")
 
@@ -59,6 +62,14 @@ def navigation(index: str) -> str:
         pages = "\n".join(match["page"] for match in PAGE.finditer(section["body"]))
         trees.append(f"```{{toctree}}\n:hidden:\n:caption: {section['title']}\n\n{pages}\n```\n")
     return "\n" + "\n".join(trees)
+
+
+def embedded(index: str, site: Path) -> str:
+    """The index with the live page in place of its picture, if the site has one (see live/build.py)."""
+    if not (site / "live" / "index.html").exists():
+        return index
+    frame = '<iframe class="live" src="live/index.html" title="Draw a digit, then a letter"></iframe>'
+    return LIVE.sub(lambda picture: f"{frame}\n<noscript>\n\n{picture[0]}\n\n</noscript>", index)
 
 
 def measurements() -> str:
@@ -76,10 +87,10 @@ def outside(file: str) -> str:
     return ROOT_LINK.sub("](../", text.partition("\n")[2]).replace("](../docs/", "](")
 
 
-def complete(_app: Any, page: str, source: list[str]) -> None:
-    """Add what a site has and a folder has not: a side bar, and what lies outside of the folder."""
+def complete(app: Any, page: str, source: list[str]) -> None:
+    """Add what a site has and a folder has not: a side bar, the live page, and what lies outside of the folder."""
     if page == "index":
-        source[0] += navigation(source[0])
+        source[0] = embedded(source[0], Path(app.outdir)) + navigation(source[0])
     elif page == "measurements":
         source[0] += measurements()
     elif page in OUTSIDE:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from docs.live.build import PACKAGE, build
 
 import socratic
 
@@ -63,6 +64,27 @@ def test_every_page_is_in_the_navigation() -> None:
         for page in DOCS.glob(kind)
     ]
     assert sorted({page.as_posix() for page in pages} - {"index"} - set(navigation)) == []
+
+
+def test_the_live_page_takes_the_place_of_its_picture(tmp_path: Path) -> None:
+    index, embedded = (DOCS / "index.md").read_text(encoding="utf-8"), configuration().embedded
+    assert embedded(index, tmp_path) == index
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "index.html").touch()
+    live = embedded(index, tmp_path)
+    assert live.count('src="live/index.html"') == 1
+    assert "<noscript>\n\n![A page with a drawn letter" in live
+
+
+def test_without_npm_there_is_no_live_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not build(tmp_path / "live")
+    assert not (tmp_path / "live").exists()
+    assert capsys.readouterr().out == (
+        f"the site is built without the live page: {PACKAGE} could not be had from npm (npm is not installed)\n"
+    )
 
 
 @pytest.mark.slow
