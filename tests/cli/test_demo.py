@@ -12,6 +12,8 @@ pytest.importorskip("rich")
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
+import socratic
+from socratic import CircuitImageClassifier
 from socratic.cli import demo
 from socratic.cli.failures import UserError
 from socratic.cli.report import Card, Row, Shift, demo_page
@@ -32,7 +34,13 @@ def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.C
     assert share(r"reads ([\d.]+)% correctly") > 0.93
     assert share(r"refuses ([\d.]+)% of them") < 0.15
     assert share(r"photograph patches.* it refuses ([\d.]+)%") >= 0.9
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits.model", "report.html"]
+    command = re.search(r"To draw digits yourself: socratic serve (\S+), and open http://127.0.0.1:8000", output)
+    assert command, output
+    model = socratic.load(command[1])
+    assert isinstance(model, CircuitImageClassifier)
+    pixels = (demo.load_data(seed=0).test_x.reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8)
+    assert (model.predict(pixels) == demo.load_data(seed=0).test_y).mean() > 0.9
     text = target.read_text(encoding="utf-8")
     found = check_alone(text)
     assert found.tags.count("svg") == 4

@@ -5,6 +5,8 @@ Everything is compared on the same trained circuit: only the question asked of i
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from socratic.cli.report import BRIGHTEST, Card, Row, Shift, demo_page
 from socratic.errors import import_extra
 from socratic.estimators.building import threads
 from socratic.estimators.classifier import CircuitClassifier
+from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.inference.moments import tdi
 from socratic.inference.monte_carlo import monte_carlo_dropout
 from socratic.inference.posterior import Posterior
@@ -39,7 +42,7 @@ BLUR = (0.0, 0.4, 0.6, 0.8, 1.0, 1.3)
 """Standard deviations of the blur, in pixels."""
 N_ROWS_OF_A_LEVEL = 200
 """Digits turned, blurred or made noisy at each level: enough for a curve, and Monte Carlo dropout is slow."""
-REPORT_NAME = "demo-report.html"
+REPORT_NAME, MODEL_NAME = "demo-report.html", "digits.model"
 DENSITY, DETECTOR = "log p(x)", "combined detector"
 
 
@@ -71,7 +74,7 @@ class Method:
 
 
 def run_demo(output: Path, seed: int = 0) -> None:
-    """Train, compare, print one table and write a report.
+    """Train, compare, print one table, write a report, and leave a model for the playground beside it.
 
     Parameters
     ----------
@@ -99,11 +102,17 @@ def run_demo(output: Path, seed: int = 0) -> None:
             shifts = [follow(model, methods, data, *levels, advance) for levels in shift_levels(data, seed)]
         words = in_words(model, data)
         examples = p_values(model, data, shifts), model.rejection_rate, gallery(model, data)
+        model_path = path.with_name(MODEL_NAME)
+        model_of_images(data, seed).save(model_path)
     console.print(table_of(rows))
     for line in words:
         console.print(line)
     write_page(path, demo_page(rows, shifts, *examples, words, seed))
     console.print(f"Took {time.perf_counter() - start:.0f} s. The report with figures: {path}", soft_wrap=True)
+    console.print(
+        f"To draw digits yourself: {_program()} serve {shlex.quote(str(model_path))}, and open http://127.0.0.1:8000",
+        soft_wrap=True,
+    )
 
 
 def report_path(output: Path) -> Path:
@@ -135,6 +144,13 @@ def load_data(seed: int) -> Data:
         tops, lefts = (rng.integers(0, size - SIDE + 1, N_PATCHES // 2) for size in grey.shape)
         patches += [grey[top : top + SIDE, left : left + SIDE].ravel() for top, left in zip(tops, lefts, strict=True)]
     return Data(train_x, train_y, test_x, test_y, np.stack(patches))
+
+
+def model_of_images(data: Data, seed: int) -> CircuitImageClassifier:
+    """A model of the same digits as images, which the playground can show."""
+    pixels = (data.train_x.reshape(-1, SIDE, SIDE) * (255.0 / BRIGHTEST)).round().astype(np.uint8)
+    model = CircuitImageClassifier(n_epochs=20, random_state=seed, verbose=on_terminal())
+    return model.fit(pixels, data.train_y)
 
 
 def turned(x: np.ndarray, angle: float) -> np.ndarray:
@@ -323,6 +339,12 @@ def table_of(rows: list[Row]) -> Any:
     for row in rows:
         table.add_row(*row.cells())
     return table
+
+
+def _program() -> str:
+    """What was called to run this, to be called again."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.stem == "socratic" and called.exists() else "socratic"
 
 
 def _arrays(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:

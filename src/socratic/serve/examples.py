@@ -39,7 +39,7 @@ def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES)
 
     @routes.get("/examples", response_model=Examples)
-    async def examples(model: ModelName = None) -> Json:
+    def examples(model: ModelName = None) -> Json:  # in a thread, as it reads files
         """Digits and photographs that come with scikit-learn, in the size of a model's images."""
         found = service.model(model)
         return Json({"examples": _examples(found.shape) if isinstance(found, ServedImages) else []})

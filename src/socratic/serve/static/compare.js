@@ -47,7 +47,7 @@ function row(way, slowest) {
     {},
     name,
     element("td", {}, String(best.label)),
-    element("td", {}, percent(best.probability), element("small", {}, ` ± ${(100 * best.std).toFixed(1)}`)),
+    element("td", {}, percent(best.probability), element("small", {}, ` ± ${(100 * (best.std ?? 0)).toFixed(1)}`)),
     element("td", {}, short(way.entropy, 2)),
     element("td", {}, short(way.mutual_information, 2)),
     element("td", { class: "time" }, `${short(way.milliseconds, 2)} ms`, cost),

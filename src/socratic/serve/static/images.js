@@ -25,14 +25,20 @@ function knobsOf([height, width]) {
 export class ImagePlay {
   constructor(model, { failed, speak }, examples) {
     Object.assign(this, { model, speak, failed, examples });
+    const classifies = model.kind === "classifier";
     this.knobs = knobsOf(model.image_shape);
+    this.pens = [["draw", "Draw"], ["wipe", "Wipe"], ["cover", "Cover"]];
+    if (!classifies) {  // densities are of whole images
+      delete this.knobs.cover;
+      this.pens.pop();
+    }
     this.values = Object.fromEntries(Object.keys(this.knobs).map((key) => [key, 0]));
     this.moved = "turn";
     this.base = blank(model.image_shape);
     this.drawing = new Drawing(() => this.bake(), () => this.changed());
     this.answer = new AnswerView(model, "picture");
-    this.curve = new CurveView();
-    this.compare = model.kind === "classifier" ? new CompareView(model, failed) : null;
+    this.curve = classifies ? new CurveView() : null;
+    this.compare = classifies ? new CompareView(model, failed) : null;
     this.heat = element("canvas", { class: "picture", role: "img", "aria-label": "Heat map of what speaks against the picture" });
     this.reasons = element("ol", { class: "reasons" });
     this.askNow = latest(() => this.askAnswer(), failed);
@@ -45,7 +51,7 @@ export class ImagePlay {
         "div",
         { class: "columns" },
         element("div", { class: "stack" }, this.pictureCard()),
-        element("div", { class: "stack" }, this.answer.card, this.curve.card, this.model.explains ? this.reasonsCard() : ""),
+        element("div", { class: "stack" }, this.answer.card, this.curve?.card ?? "", this.model.explains ? this.reasonsCard() : ""),
       ),
       this.compare?.card ?? "",
     );
@@ -54,7 +60,7 @@ export class ImagePlay {
 
   pictureCard() {
     const file = element("input", { id: "file", type: "file", accept: "image/*", class: "unseen", onchange: (event) => this.upload(event) });
-    const pens = [["draw", "Draw"], ["wipe", "Wipe"], ["cover", "Cover"]].map(([pen, name]) =>
+    const pens = this.pens.map(([pen, name]) =>
       element("label", {}, element("input", { type: "radio", name: "pen", value: pen, checked: pen === "draw", onchange: () => { this.drawing.pen = pen; } }), element("span", {}, name)),
     );
     return card(
@@ -145,7 +151,7 @@ export class ImagePlay {
     const picture = this.seen();
     this.drawing.show(picture);
     this.askNow();
-    this.askCurve();
+    if (this.curve !== null) this.askCurve();
     this.compare?.ask({ pixels: toLists(picture) });
   }
 

@@ -15,6 +15,7 @@ export class RowPlay {
     Object.assign(this, { model, speak });
     this.fields = model.columns.filter((column) => column.left_out === null).map((column) => new Field(column, () => this.changed(column)));
     this.moved = this.fields.find((field) => field.column.range !== null)?.column ?? null;
+    if (model.kind === "density") this.moved = null;  // there is nothing from 0 to 1
     this.answer = new AnswerView(model, "row");
     this.curve = new CurveView();
     this.compare = model.kind === "classifier" ? new CompareView(model, failed) : null;
@@ -51,7 +52,7 @@ export class RowPlay {
   }
 
   changed(column) {
-    if (column?.range) this.moved = column;
+    if (this.moved !== null && column?.range) this.moved = column;
     this.askNow();
     if (this.moved !== null) this.askCurve();
     this.compare?.ask({ rows: [this.row()] });
