@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 from sklearn.datasets import load_sample_image
 
-from socratic import CircuitClassifier, CircuitDensity
+from socratic import CircuitClassifier, CircuitDensity, CircuitImageDensity, CircuitOutlierDetector
 from socratic.serve.model import served
 from tests.browser.conftest import OpenPage, Picture, overflow, violations
 from tests.serve.running import Site, running
@@ -219,6 +219,26 @@ def test_names_are_text_and_nothing_else(open_page: OpenPage) -> None:
         assert page.locator("img").count() == 1  # the brand
         assert page.locator("main b").count() == 0
         assert overflow(page) <= 0
+
+
+def test_models_without_classes(open_page: OpenPage) -> None:
+    rng = np.random.default_rng(0)
+    detector = CircuitOutlierDetector(random_state=0).fit(pd.DataFrame({"a": rng.standard_normal(200)}))
+    images = rng.integers(0, 255, (40, 4, 6, 3), dtype=np.uint8)
+    density = CircuitImageDensity(n_epochs=1, n_sums=2, random_state=0).fit(images)
+    with running([served("odd", detector), served("colours", density)]) as site:
+        page = open_page(site.url)
+        wait_for(page, "I know such rows.")
+        page.get_by_role("spinbutton", name="a", exact=True).fill("30")
+        wait_for(page, "I don't know this row.")
+        page.get_by_role("img", name=re.compile("^a: refused from ")).wait_for()
+        page.get_by_label("Model", exact=True).select_option("colours")
+        page.get_by_role("heading", name="The picture").wait_for()
+        wait_for(page, "This is how likely it is.")
+        assert page.get_by_text("Cover").count() == 0  # a density is of whole images
+        before = page.get_by_text("log p(x) = ").inner_text()
+        stroke(page, (0.2, 0.2), (0.8, 0.8))
+        page.wait_for_function("before => !document.body.innerText.includes(before)", arg=before)
 
 
 def test_a_token_is_asked_for_and_an_end_is_told_of(forgiving_page: OpenPage) -> None:

@@ -216,7 +216,8 @@ def fuzzed(rows: Rows, random_: random.Random) -> tuple[str, str, bytes, dict[st
     v1 = {"rows": rows[:2], "rejection_rate": 0.1, "doubt": "weights", "reasons": 1}
     tensor = {"name": "weight", "datatype": "FP64", "shape": [2, 1], "data": [1.0, 2.0], "parameters": {}}
     v2 = {"id": "1", "inputs": [tensor], "outputs": [{"name": "label"}], "parameters": {"binary_data_output": True}}
-    path, document = random_.choice([("/v1/predict", v1), ("/v2/models/fruit/infer", v2)])
+    compare = {"rows": rows[:1], "dropout": 0.2, "n_passes": 5}
+    path, document = random_.choice([("/v1/predict", v1), ("/v1/compare", compare), ("/v2/models/fruit/infer", v2)])
     for _ in range(random_.randint(1, 3)):
         document = mutated(document, random_)
     body, headers = json.dumps(document).encode(), {"content-type": "application/json"}
