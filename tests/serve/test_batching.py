@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -52,6 +53,48 @@ def test_no_more_rows_than_allowed() -> None:
     compute = Watched()
     assert answers(Batcher(50.0, 2), compute, [("a", number) for number in range(5)]) == [0, 2, 4, 6, 8]
     assert [len(parts) for parts in compute.together] == [2, 2, 1]
+
+
+class Chores:
+    """Some things to do, each of which takes a moment; the first one fails."""
+
+    def __init__(self, n_left: int) -> None:
+        self.n_left, self.n_done = n_left, 0
+
+    def are_left(self, *, enough: bool = False) -> bool:
+        return self.n_left > 0
+
+    def do_some(self) -> None:
+        time.sleep(0.005)
+        self.n_left -= 1
+        self.n_done += 1
+        if self.n_done == 1:
+            raise RuntimeError("it went wrong")
+
+
+def test_chores_are_done_when_nothing_is_asked(caplog: pytest.LogCaptureFixture) -> None:
+    chores = Chores(3)
+    batcher = Batcher(0.0, 1, chores=chores)
+    batcher.start()
+    deadline = time.monotonic() + 20.0
+    while chores.n_left and time.monotonic() < deadline:
+        time.sleep(0.01)
+    batcher.stop()
+    assert chores.n_done == 3
+    assert caplog.messages == ["what was to be done beside answers failed"]
+
+
+def test_chores_take_little_time_while_requests_come() -> None:
+    chores = Chores(1000)
+
+    class Slow(Watched):
+        def __call__(self, parts: list[int]) -> Sequence[int]:
+            time.sleep(0.01)
+            return super().__call__(parts)
+
+    found = answers(Batcher(0.0, 1, chores=chores), Slow(), [(str(number), number) for number in range(40)])
+    assert found == [2 * number for number in range(40)]
+    assert 1 <= chores.n_done <= 6  # 3 % of 0.4 s, or somewhat more, is a few times 0.005 s
 
 
 def test_one_that_fails_does_not_fail_others() -> None:
