@@ -1,9 +1,11 @@
 // What a model says: a verdict, bars of the class probabilities, gauges of familiarity and ambiguity.
 
-import { card, element, percent, short } from "./elements.js";
+import { aside, card, element, percent, short, withDeviation } from "./elements.js";
 
 const MOST_BARS = 12;
 const LEAST_P = 0.001;
+const MISSES_PIXELS =
+  "Missing pixels are marginalised, exactly. How familiar the rest is, is not known: the model knows whole pictures.";
 const SIGNS = { familiar: "✓", ambiguous: "≈", unfamiliar: "✕" };
 
 /** The verdict in a few words, and a second thought where there is one. */
@@ -16,32 +18,32 @@ export function inWords(answer, noun) {
   return [answer.verdict === null ? "This is how likely it is." : `I know such ${noun}s.`, ""];
 }
 
-function meter(label, share, text, settings = {}) {
-  const bar = element("div", { class: "gauge-bar" });
-  const filled = element("span", { class: "gauge-fill" });
-  filled.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
-  bar.append(filled);
-  for (const [className, place, title] of settings.marks ?? []) {
-    const mark = element("span", { class: className, title });
-    mark.style.left = `${100 * place}%`;
-    bar.append(mark);
-  }
-  if (settings.part !== undefined) {
-    const part = element("span", { class: "gauge-part" });
-    part.style.width = `${100 * Math.min(1, settings.part)}%`;
-    bar.append(part);
-  }
-  return element(
+/** Something that lies along a bar, from a share of it to another. */
+function along(className, from, to) {
+  const part = element("span", { class: className });
+  part.style.left = `${100 * from}%`;
+  part.style.width = `${100 * (to - from)}%`;
+  return part;
+}
+
+/** A gauge from 0 to 1, with a hatched part of what it shows, or a mark at a limit. */
+function gauge(label, share, text, { part = null, limit = null }) {
+  const bar = element(
     "div",
-    { class: "gauge" },
-    element("h3", {}, label),
-    element(
-      "div",
-      { role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": share.toFixed(3), "aria-valuetext": text },
-      bar,
-    ),
-    element("p", { class: "quiet" }, text),
+    {
+      class: "gauge-bar",
+      role: "meter",
+      "aria-label": label,
+      "aria-valuemin": 0,
+      "aria-valuemax": 1,
+      "aria-valuenow": share.toFixed(3),
+      "aria-valuetext": text,
+    },
+    along("gauge-fill", 0, Math.min(1, Math.max(0, share))),
+    part === null ? null : along("gauge-part", 0, Math.min(1, part)),
+    limit === null ? null : along("gauge-mark", limit, limit),
   );
+  return element("div", { class: "gauge" }, element("h3", {}, label), bar, aside(text));
 }
 
 /** Where a p-value stands on a gauge: what matters are small ones. */
@@ -51,9 +53,10 @@ export function onLogScale(p) {
 
 function familiarity(answer, rate, noun) {
   if (answer.p_value === null) return null;
-  const text = `p = ${short(answer.p_value, 2)}: ${percent(answer.p_value, answer.p_value < 0.01 ? 2 : 0)} of familiar ${noun}s are at least as unusual`;
-  const marks = rate === null ? [] : [["gauge-mark", onLogScale(rate), `refused at ${rate} and below`]];
-  return meter("Familiarity", onLogScale(answer.p_value), text, { marks });
+  const p = answer.p_value;
+  const share = percent(p, p < 0.01 ? 2 : 0);
+  const text = `p = ${short(p, 2)}: ${share} of familiar ${noun}s are at least as unusual`;
+  return gauge("Familiarity", onLogScale(p), text, { limit: rate === null ? null : onLogScale(rate) });
 }
 
 function ambiguity(answer) {
@@ -61,25 +64,22 @@ function ambiguity(answer) {
   const most = Math.log(answer.probabilities.length);
   const own = answer.mutual_information ?? 0;
   const text = `${short(answer.entropy, 2)} of ${short(most, 3)} nats, ${short(own, 2)} of them the model's own doubt`;
-  return meter("Ambiguity", answer.entropy / most, text, { part: own / most });
+  return gauge("Ambiguity", answer.entropy / most, text, { part: own / most });
 }
 
-function bar({ label, probability: share, std: deviation }, best) {
-  const [probability, std] = [share ?? 0, deviation ?? 0];
-  const track = element("span", { class: "bar-track" });
-  const filled = element("span", { class: "bar-fill" });
-  filled.style.width = percent(probability).replace(" ", "");
-  const whisker = element("span", { class: "bar-whisker" });
+function bar({ label, probability, std }, best) {
   const [low, high] = [Math.max(0, probability - std), Math.min(1, probability + std)];
-  whisker.style.left = `${100 * low}%`;
-  whisker.style.width = `${100 * (high - low)}%`;
-  track.append(filled, whisker);
   return element(
     "li",
     { class: best ? "bar best" : "bar" },
     element("span", { class: "bar-label" }, String(label)),
-    track,
-    element("span", { class: "bar-number" }, percent(probability), element("small", {}, ` ± ${(100 * std).toFixed(1)}`)),
+    element(
+      "span",
+      { class: "bar-track" },
+      along("bar-fill", 0, probability),
+      along("bar-whisker", low, high),
+    ),
+    element("span", { class: "bar-number" }, ...withDeviation(probability, std)),
   );
 }
 
@@ -89,7 +89,22 @@ function bars(probabilities) {
       ? probabilities
       : [...probabilities].sort((one, other) => other.probability - one.probability).slice(0, MOST_BARS);
   const best = Math.max(...probabilities.map((each) => each.probability));
-  return element("ul", { class: "bars", "aria-label": "Class probabilities and their standard deviations" }, ...shown.map((each) => bar(each, each.probability === best)));
+  return element(
+    "ul",
+    { class: "bars", "aria-label": "Class probabilities and their standard deviations" },
+    ...shown.map((each) => bar(each, each.probability === best)),
+  );
+}
+
+function verdict(answer, noun) {
+  const [words, thought] = inWords(answer, noun);
+  const sign = element("span", { "aria-hidden": "true" }, `${SIGNS[answer.verdict]} `);
+  return element(
+    "p",
+    { class: `verdict ${answer.verdict ?? ""}` },
+    element("span", { class: "verdict-words" }, words, element("span", { class: "thought" }, thought)),
+    answer.verdict === null ? null : element("span", { class: "pill" }, sign, answer.verdict),
+  );
 }
 
 export class AnswerView {
@@ -102,21 +117,15 @@ export class AnswerView {
 
   show(answer, notes) {
     const { noun, model } = this;
-    const verdict = answer.verdict ?? "unjudged";
-    const [words, thought] = inWords(answer, noun);
-    const missing = answer.p_value === null && model.calibrated !== null && model.takes === "images";
+    const classified = answer.probabilities !== null;
+    const missesPixels = classified && answer.p_value === null && model.takes === "images";
     const parts = [
-      element(
-        "p",
-        { class: `verdict ${verdict}` },
-        element("span", { class: "verdict-words" }, words, element("span", { class: "thought" }, thought)),
-        answer.verdict === null ? null : element("span", { class: "pill" }, element("span", { "aria-hidden": "true" }, `${SIGNS[answer.verdict]} `), answer.verdict),
-      ),
-      answer.probabilities === null ? null : bars(answer.probabilities),
-      element("div", { class: "gauges" }, ...[familiarity(answer, model.rejection_rate, noun), ambiguity(answer)].filter((each) => each !== null)),
-      answer.probabilities === null ? element("p", { class: "quiet" }, `log p(x) = ${short(answer.log_likelihood, 4)}`) : null,
-      missing ? element("p", { class: "quiet" }, `Missing pixels are marginalised, exactly. How familiar such a ${noun} is, is not known: the model compares with whole ones.`) : null,
-      ...notes.map((note) => element("p", { class: "quiet" }, note)),
+      verdict(answer, noun),
+      classified ? bars(answer.probabilities) : null,
+      element("div", { class: "gauges" }, familiarity(answer, model.rejection_rate, noun), ambiguity(answer)),
+      classified ? null : aside(`log p(x) = ${short(answer.log_likelihood, 4)}`),
+      missesPixels ? aside(MISSES_PIXELS) : null,
+      ...notes.map((note) => aside(note)),
     ];
     this.body.replaceChildren(...parts.filter((part) => part !== null));
   }

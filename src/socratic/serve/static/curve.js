@@ -28,39 +28,60 @@ export class CurveView {
     const x = (value) => EDGE.left + ((value - first) / (last - first)) * (width - EDGE.left - EDGE.right);
     const y = (share) => EDGE.top + (1 - share) * (HEIGHT - EDGE.top - EDGE.bottom);
     this.title.textContent = `${name}, from ${short(first)}${unit} to ${short(last)}${unit}, all else as it is.`;
-    const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": spoken(sweep) });
-    svg.append(hatching(), ...refused(values, answers, x, y), ...axes(values, unit, x, y));
-    const sure = answers.map((answer) => [answer.probability, answer.std ?? 0]);
-    if (sure.every(([probability]) => probability !== null)) {
-      const upper = sure.map(([mean, std], place) => [x(values[place]), y(Math.min(1, mean + std))]);
-      const lower = sure.map(([mean, std], place) => [x(values[place]), y(Math.max(0, mean - std))]);
-      svg.append(drawn("path", { class: "band", d: `${path(upper)} L${lower.reverse().map(pair).join("L")} Z` }));
-      svg.append(drawn("path", { class: "line-probability", d: path(sure.map(([mean], place) => [x(values[place]), y(mean)])) }));
-    }
-    const known = answers.map((answer, place) => [answer.p_value, values[place]]).filter(([p]) => p !== null);
-    if (known.length > 1) svg.append(drawn("path", { class: "line-familiar", d: path(known.map(([p, value]) => [x(value), y(p)])) }));
-    if (now !== null) svg.append(drawn("line", { class: "now", x1: x(now), x2: x(now), y1: EDGE.top, y2: HEIGHT - EDGE.bottom }));
-    svg.append(...labels(values, answers, x));
-    this.holder.replaceChildren(svg);
+    const size = { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT };
+    this.holder.replaceChildren(
+      drawn(
+        "svg",
+        { ...size, role: "img", "aria-label": spoken(sweep) },
+        hatching(),
+        ...refused(values, answers, x, y),
+        ...axes(values, unit, x, y),
+        ...sureness(values, answers, x, y),
+        familiarity(values, answers, x, y),
+        now === null ? null : drawn("line", { class: "now", x1: x(now), x2: x(now), y1: y(1), y2: y(0) }),
+        ...labels(values, answers, x),
+      ),
+    );
   }
 }
 
 const pair = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const path = (points) => `M${points.map(pair).join("L")}`;
 
+/** The probability of the answer, within its deviation; nothing for models without classes. */
+function sureness(values, answers, x, y) {
+  if (answers.some((answer) => answer.probability === null)) return [];
+  const height = (share) => y(Math.min(1, Math.max(0, share)));
+  const line = (level) => answers.map((answer, place) => [x(values[place]), height(level(answer))]);
+  const upper = line(({ probability, std }) => probability + std);
+  const lower = line(({ probability, std }) => probability - std).reverse();
+  return [
+    drawn("path", { class: "band", d: `${path([...upper, ...lower])}Z` }),
+    drawn("path", { class: "line-probability", d: path(line(({ probability }) => probability)) }),
+  ];
+}
+
+/** The p-value, where it is known. */
+function familiarity(values, answers, x, y) {
+  const points = answers.map((answer, place) => [x(values[place]), answer.p_value]).filter(([, p]) => p !== null);
+  if (points.length < 2) return null;
+  return drawn("path", { class: "line-familiar", d: path(points.map(([across, p]) => [across, y(p)])) });
+}
+
 function hatching() {
-  const pattern = drawn("pattern", { id: "refused", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
-  pattern.append(drawn("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 7 }));
-  return drawn("defs", {}, pattern);
+  const size = { width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
+  const line = drawn("line", { class: "hatch", x1: 0, x2: 0, y1: 0, y2: 7 });
+  return drawn("defs", {}, drawn("pattern", { id: "refused", ...size }, line));
 }
 
 /** Hatched parts of the range in which the model refuses. */
 function refused(values, answers, x, y) {
   const half = (values[1] - values[0]) / 2;
+  const within = (value) => Math.min(values[values.length - 1], Math.max(values[0], value));
   return answers.flatMap((answer, place) => {
     if (answer.verdict !== "unfamiliar") return [];
-    const [from, to] = [Math.max(values[0], values[place] - half), Math.min(values[values.length - 1], values[place] + half)];
-    return [drawn("rect", { x: x(from), width: x(to) - x(from), y: y(1), height: y(0) - y(1), fill: "url(#refused)" })];
+    const [from, to] = [values[place] - half, values[place] + half].map((value) => x(within(value)));
+    return [drawn("rect", { x: from, width: to - from, y: y(1), height: y(0) - y(1), fill: "url(#refused)" })];
   });
 }
 
@@ -71,7 +92,11 @@ function axes(values, unit, x, y) {
   ]);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => values[0] + share * (values[values.length - 1] - values[0]));
   const anchors = ["start", "middle", "middle", "middle", "end"];
-  return [...lines, ...ticks.map((value, place) => drawn("text", { x: x(value), y: HEIGHT - 6, "text-anchor": anchors[place] }, `${short(value)}${unit}`))];
+  const scale = ticks.map((value, place) => {
+    const where = { x: x(value), y: HEIGHT - 6, "text-anchor": anchors[place] };
+    return drawn("text", where, `${short(value)}${unit}`);
+  });
+  return [...lines, ...scale];
 }
 
 /** What the model answers, below the curve. */
@@ -79,7 +104,8 @@ function labels(values, answers, x) {
   const every = Math.ceil(values.length / MOST_LABELS);
   return answers.flatMap((answer, place) => {
     if (answer.label === null || place % every || String(answer.label).length > 2) return [];
-    return [drawn("text", { class: "answered", x: x(values[place]), y: HEIGHT - 26, "text-anchor": "middle" }, answer.verdict === "unfamiliar" ? "✕" : String(answer.label))];
+    const said = answer.verdict === "unfamiliar" ? "✕" : String(answer.label);
+    return [drawn("text", { class: "answered", x: x(values[place]), y: HEIGHT - 26, "text-anchor": "middle" }, said)];
   });
 }
 
@@ -92,5 +118,6 @@ function spoken({ name, unit, values, answers }) {
     if (run?.said === said) run.to = values[place];
     else runs.push({ said, from: values[place], to: values[place] });
   });
-  return `${name}: ${runs.map(({ said, from, to }) => `${said} from ${short(from)}${unit} to ${short(to)}${unit}`).join(", ")}`;
+  const parts = runs.map(({ said, from, to }) => `${said} from ${short(from)}${unit} to ${short(to)}${unit}`);
+  return `${name}: ${parts.join(", ")}`;
 }

@@ -11,7 +11,7 @@ export function paint(canvas, picture, fade = 1) {
   const small = new OffscreenCanvas(width, height);
   const pixels = new ImageData(width, height);
   for (let place = 0; place < height * width; place += 1) {
-    for (let c = 0; c < 3; c += 1) pixels.data[4 * place + c] = fade * values[place * channels + (channels === 1 ? 0 : c)];
+    for (let c = 0; c < 3; c += 1) pixels.data[4 * place + c] = fade * values[place * channels + (c % channels)];
     pixels.data[4 * place + 3] = 255;
   }
   small.getContext("2d").putImageData(pixels, 0, 0);

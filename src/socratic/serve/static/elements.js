@@ -16,7 +16,7 @@ function fill(made, settings, children) {
     else if (value === true) made.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
   }
-  made.append(...children.filter((child) => child !== null));
+  made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
 
@@ -31,11 +31,22 @@ export function fresh(stem) {
 /** A card with a heading, which names it for those who do not see it. */
 export function card(title, className, ...children) {
   const id = fresh("card");
-  return element("section", { class: `card ${className}`, "aria-labelledby": id }, element("h2", { id }, title), ...children);
+  const heading = element("h2", { id }, title);
+  return element("section", { class: `card ${className}`, "aria-labelledby": id }, heading, ...children);
+}
+
+/** A line of less important text. */
+export function aside(...words) {
+  return element("p", { class: "quiet" }, ...words);
 }
 
 export function percent(share, digits = 1) {
   return share === null ? "–" : `${(100 * share).toFixed(digits)} %`;
+}
+
+/** A probability and its standard deviation, in percent. */
+export function withDeviation(probability, std) {
+  return [percent(probability), element("small", {}, ` ± ${(100 * (std ?? 0)).toFixed(1)}`)];
 }
 
 /** A number in few digits, as people write it. */

@@ -39,30 +39,33 @@ export class ImagePlay {
     this.answer = new AnswerView(model, "picture");
     this.curve = classifies ? new CurveView() : null;
     this.compare = classifies ? new CompareView(model, failed) : null;
-    this.heat = element("canvas", { class: "picture", role: "img", "aria-label": "Heat map of what speaks against the picture" });
+    const heatLabel = "Heat map of what speaks against the picture";
+    this.heat = element("canvas", { class: "picture", role: "img", "aria-label": heatLabel });
     this.reasons = element("ol", { class: "reasons" });
     this.askNow = latest(() => this.askAnswer(), failed);
     this.askCurve = settled(latest(() => this.askSweep(), failed), 120);
   }
 
   start(parent) {
-    parent.replaceChildren(
-      element(
-        "div",
-        { class: "columns" },
-        element("div", { class: "stack" }, this.pictureCard()),
-        element("div", { class: "stack" }, this.answer.card, this.curve?.card ?? "", this.model.explains ? this.reasonsCard() : ""),
-      ),
-      this.compare?.card ?? "",
-    );
+    const reasons = this.model.explains ? this.reasonsCard() : null;
+    const left = element("div", { class: "stack" }, this.pictureCard());
+    const right = element("div", { class: "stack" }, this.answer.card, this.curve?.card, reasons);
+    parent.replaceChildren(element("div", { class: "columns" }, left, right), this.compare?.card ?? "");
     this.take(fromLists(this.examples[3].pixels, this.model.image_shape));
   }
 
   pictureCard() {
-    const file = element("input", { id: "file", type: "file", accept: "image/*", class: "unseen", onchange: (event) => this.upload(event) });
-    const pens = this.pens.map(([pen, name]) =>
-      element("label", {}, element("input", { type: "radio", name: "pen", value: pen, checked: pen === "draw", onchange: () => { this.drawing.pen = pen; } }), element("span", {}, name)),
-    );
+    const upload = (event) => this.upload(event);
+    const file = element("input", { id: "file", type: "file", accept: "image/*", class: "unseen", onchange: upload });
+    const pens = this.pens.map(([pen, name]) => {
+      const choose = () => {
+        this.drawing.pen = pen;
+      };
+      const checked = pen === this.drawing.pen;
+      const radio = element("input", { type: "radio", name: "pen", value: pen, checked, onchange: choose });
+      return element("label", {}, radio, element("span", {}, name));
+    });
+    const examples = this.examples.map((example) => this.example(example));
     return card(
       "The picture",
       "picture-card",
@@ -78,7 +81,7 @@ export class ImagePlay {
       ),
       element("div", { class: "knobs" }, ...Object.keys(this.knobs).map((key) => this.knob(key))),
       element("h3", { id: "examples" }, "Examples"),
-      element("ul", { class: "examples", "aria-labelledby": "examples" }, ...this.examples.map((example) => this.example(example))),
+      element("ul", { class: "examples", "aria-labelledby": "examples" }, ...examples),
     );
   }
 
@@ -108,7 +111,8 @@ export class ImagePlay {
     const picture = fromLists(pixels, this.model.image_shape);
     const canvas = element("canvas", { "aria-hidden": "true" });
     paint(canvas, picture);
-    return element("li", {}, element("button", { type: "button", "aria-label": `Show ${name}`, title: name, onclick: () => this.take(copied(picture)) }, canvas));
+    const settings = { type: "button", "aria-label": `Show ${name}`, title: name };
+    return element("li", {}, element("button", { ...settings, onclick: () => this.take(copied(picture)) }, canvas));
   }
 
   async upload(event) {
@@ -147,7 +151,9 @@ export class ImagePlay {
   }
 
   changed() {
-    for (const [key, { shown, unit }] of Object.entries(this.knobs)) shown.textContent = `${short(this.values[key], 2)}${unit}`;
+    for (const [key, { shown, unit }] of Object.entries(this.knobs)) {
+      shown.textContent = `${short(this.values[key], 2)}${unit}`;
+    }
     const picture = this.seen();
     this.drawing.show(picture);
     this.askNow();
@@ -158,8 +164,8 @@ export class ImagePlay {
   async askAnswer() {
     const picture = this.seen();
     const explain = this.model.explains;
-    const request = { model: this.model.name, watched: false, pixels: toLists(picture), reasons: explain ? N_REASONS : 0, heat: explain };
-    const { answers: [answer], notes } = await ask("/v1/predict", request);
+    const request = { model: this.model.name, watched: false, reasons: explain ? N_REASONS : 0, heat: explain };
+    const { answers: [answer], notes } = await ask("/v1/predict", { ...request, pixels: toLists(picture) });
     this.answer.show(answer, notes);
     this.speak(inWords(answer, "picture").join(" "));
     if (explain) this.explain(picture, answer);
@@ -168,12 +174,14 @@ export class ImagePlay {
   explain(picture, { heat, reasons }) {
     if (heat === null) paint(this.heat, picture);
     else paintHeat(this.heat, picture, heat);
-    const against = (reasons ?? []).filter((reason) => reason.excess === null || reason.excess > 0);
+    const against = (reasons ?? []).filter((reason) => reason.excess > 0);
+    const nothing = reasons === null ? "Not known while pixels are missing." : "Nothing: every part is as usual.";
     this.reasons.replaceChildren(
-      ...against.map(({ name, excess, p_value: p }) =>
-        element("li", {}, element("strong", {}, name), element("span", { class: "quiet" }, ` ${excess === null ? "never seen" : `${short(excess, 2)} nats more surprising than usual`}, p = ${short(p, 2)}`)),
-      ),
-      against.length ? "" : element("li", { class: "quiet" }, reasons === null ? "Not known while pixels are missing." : "Nothing: every part is as usual."),
+      ...against.map(({ name, excess, p_value: p }) => {
+        const words = ` ${short(excess, 2)} nats more surprising than usual, p = ${short(p, 2)}`;
+        return element("li", {}, element("strong", {}, name), element("span", { class: "quiet" }, words));
+      }),
+      against.length ? "" : element("li", { class: "quiet" }, nothing),
     );
   }
 

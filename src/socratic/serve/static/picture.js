@@ -1,5 +1,5 @@
 // Pictures as models see them, and what may be done to them.
-// A picture has height, width and channels, values (H * W * C) from 0 to 255, and hidden (H * W): 1 where it is missing.
+// A picture has height, width, channels, values (H * W * C) from 0 to 255, and hidden (H * W): 1 where it is missing.
 
 export function blank([height, width, channels]) {
   const values = new Float32Array(height * width * channels);
@@ -92,8 +92,8 @@ function between({ height, width, channels, values }, y, x, c) {
 export function blurred(picture, deviation) {
   if (deviation === 0) return picture;
   const reach = Math.ceil(3 * deviation);
-  const weights = [];
-  for (let step = -reach; step <= reach; step += 1) weights.push(Math.exp((-step * step) / (2 * deviation * deviation)));
+  const steps = Array.from({ length: 2 * reach + 1 }, (_, place) => place - reach);
+  const weights = steps.map((step) => Math.exp(-((step / deviation) ** 2) / 2));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const once = (source, stepY, stepX) => {
     const { height, width, channels, values } = source;
@@ -102,7 +102,7 @@ export function blurred(picture, deviation) {
       for (let x = 0; x < width; x += 1) {
         for (let c = 0; c < channels; c += 1) {
           let sum = 0;
-          for (let step = -reach; step <= reach; step += 1) {
+          for (const step of steps) {
             const [row, column] = [y + step * stepY, x + step * stepX];
             if (row < 0 || row >= height || column < 0 || column >= width) continue;
             sum += weights[step + reach] * values[(row * width + column) * channels + c];

@@ -33,8 +33,9 @@ async function show(name) {
   const named = `model=${encodeURIComponent(name)}`;
   const [model, { examples }] = await Promise.all([ask(`/v1/model?${named}`), ask(`/v1/examples?${named}`)]);
   if (mine !== chosen) return;
-  const size = model.columns === null ? `images of ${model.image_shape.join(" × ")}` : `rows of ${model.columns.length} columns`;
-  place("about").textContent = `${model.kind} of ${size}`;
+  const { kind, columns, image_shape: shape } = model;
+  const what = columns === null ? `images of ${shape.join(" × ")}` : `rows of ${columns.length} columns`;
+  place("about").textContent = `${kind} of ${what}`;
   const page = { failed: unlessLeft(failed), speak: unlessLeft(speak) };
   const play = model.takes === "images" ? new ImagePlay(model, page, examples) : new RowPlay(model, page);
   play.start(place("play"));

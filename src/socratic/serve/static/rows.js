@@ -13,7 +13,8 @@ const UNKNOWN = "unknown";
 export class RowPlay {
   constructor(model, { failed, speak }) {
     Object.assign(this, { model, speak });
-    this.fields = model.columns.filter((column) => column.left_out === null).map((column) => new Field(column, () => this.changed(column)));
+    const columns = model.columns.filter((column) => column.left_out === null);
+    this.fields = columns.map((column) => new Field(column, () => this.changed(column)));
     this.moved = this.fields.find((field) => field.column.range !== null)?.column ?? null;
     if (model.kind === "density") this.moved = null;  // there is nothing from 0 to 1
     this.answer = new AnswerView(model, "row");
@@ -40,10 +41,9 @@ export class RowPlay {
       ),
       element("div", { class: "fields" }, ...this.fields.map((field) => field.element)),
     );
-    parent.replaceChildren(
-      element("div", { class: "columns rows" }, element("div", { class: "stack" }, form), element("div", { class: "stack" }, this.answer.card, this.moved === null ? "" : this.curve.card)),
-      this.compare?.card ?? "",
-    );
+    const left = element("div", { class: "stack" }, form);
+    const right = element("div", { class: "stack" }, this.answer.card, this.moved === null ? null : this.curve.card);
+    parent.replaceChildren(element("div", { class: "columns rows" }, left, right), this.compare?.card ?? "");
     this.changed(this.moved);
   }
 
@@ -60,7 +60,8 @@ export class RowPlay {
 
   async askAnswer() {
     const explain = this.model.explains;
-    const { answers: [answer], notes } = await ask("/v1/predict", { model: this.model.name, watched: false, rows: [this.row()], reasons: explain ? MOST_REASONS : 0 });
+    const request = { model: this.model.name, watched: false, reasons: explain ? MOST_REASONS : 0 };
+    const { answers: [answer], notes } = await ask("/v1/predict", { ...request, rows: [this.row()] });
     this.answer.show(answer, notes);
     this.speak(inWords(answer, "row").join(" "));
     if (!explain) return;
@@ -101,7 +102,14 @@ class Field {
     const number = element("input", { id, type: "number", step: "any", oninput: () => this.take(number.value) });
     if (this.column.range === null) return [number];
     const [low, high] = this.column.range;
-    const slider = element("input", { type: "range", min: low, max: high, step: (high - low) / 200, "aria-label": `${this.column.name}, as a slider`, oninput: () => this.take(short(Number(slider.value), 4)) });
+    const slider = element("input", {
+      type: "range",
+      min: low,
+      max: high,
+      step: (high - low) / 200,
+      "aria-label": `${this.column.name}, as a slider`,
+      oninput: () => this.take(short(Number(slider.value), 4)),
+    });
     return [number, slider];
   }
 
@@ -136,11 +144,8 @@ class Field {
   }
 
   setTypical() {
-    this.set(this.column.typical === undefined || this.column.typical === null ? null : this.rounded(this.column.typical));
-  }
-
-  rounded(value) {
-    return typeof value === "number" && this.column.categories === null ? Number(value.toPrecision(4)) : value;
+    const { typical, categories } = this.column;
+    this.set(typical === null || categories !== null ? typical : Number(typical.toPrecision(4)));
   }
 
   setUnknown() {
@@ -153,10 +158,15 @@ class Field {
   }
 
   explain(reason) {
-    const against = reason !== undefined && (reason.excess === null || reason.excess > 0) && reason.p_value <= 0.1;
+    const never = reason?.excess === null;
+    const against = never || (reason?.excess > 0 && reason.p_value <= 0.1);
     this.element.classList.toggle("against", against);
-    if (reason === undefined) this.reason.textContent = this.value === null ? "" : "as usual";
-    else if (!against) this.reason.textContent = "as usual, given the others";
-    else this.reason.textContent = `▲ speaks against the row: as surprising in ${percent(reason.p_value)} of familiar rows${reason.excess === null ? "" : `, ${short(reason.excess, 2)} nats more than usual`}`;
+    if (against) {
+      const more = never ? "" : `, ${short(reason.excess, 2)} nats more than usual`;
+      const share = percent(reason.p_value);
+      this.reason.textContent = `▲ speaks against the row: as surprising in ${share} of familiar rows${more}`;
+    } else {
+      this.reason.textContent = reason === undefined ? "" : "as usual, given the others";
+    }
   }
 }
