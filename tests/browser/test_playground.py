@@ -196,7 +196,7 @@ def test_on_a_phone(site: Site, open_page: OpenPage, scheme: str) -> None:
     assert violations(page) == []
     page.locator(".picture-card canvas.picture").tap()
     page.get_by_role("button", name="Show a handwritten 6").tap()
-    wait_for(page, "It is 6.")
+    page.locator("#below", has_text="It is 6.").wait_for()  # in sight wherever the page is scrolled to
     choose(page, "irises")
     page.locator(".bar").nth(2).wait_for()
     assert overflow(page) <= 0

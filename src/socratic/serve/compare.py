@@ -21,7 +21,7 @@ from socratic.inference.moments import moments
 from socratic.inference.posterior import Posterior, entropy
 from socratic.inference.posterior_methods import class_posterior
 from socratic.inference.results import CovarianceKind
-from socratic.serve.model import ServedModel, a, finite
+from socratic.serve.model import ServedModel, a, finite, of_classes
 from socratic.serve.problems import RequestError
 from socratic.serve.replies import Json
 from socratic.serve.service import Service
@@ -161,12 +161,9 @@ def _asked_once(name: str, ask: Callable[[], Posterior], classes: Sequence[Any])
         nothing = dict.fromkeys(("probabilities", "entropy", "mutual_information", "milliseconds"))
         return {"name": name, **nothing, "note": str(error)}
     milliseconds = 1000.0 * (time.perf_counter() - start)
-    each = zip(classes, found.mean[0].tolist(), found.std[0].tolist(), strict=True)
     return {
         "name": name,
-        "probabilities": [
-            {"label": label, "probability": finite(share), "std": finite(std)} for label, share, std in each
-        ],
+        "probabilities": of_classes(classes, found.mean[0].tolist(), found.std[0].tolist()),
         "entropy": finite(float(found.entropy[0])),
         "mutual_information": finite(float(found.mutual_information[0])),
         "milliseconds": milliseconds,

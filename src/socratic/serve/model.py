@@ -246,16 +246,21 @@ def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Rec
     classes, doubt = model.classes_.tolist(), answer.uncertainty
     unfamiliar = model.is_rejected(answer).tolist()
     for place, record in enumerate(said):
-        each = zip(classes, answer.probabilities[place].tolist(), doubt.std[place].tolist(), strict=True)
-        record["probabilities"] = [
-            {"label": label, "probability": finite(share), "std": finite(std)} for label, share, std in each
-        ]
+        record["probabilities"] = of_classes(classes, answer.probabilities[place].tolist(), doubt.std[place].tolist())
         record["mutual_information"] = float(doubt.mutual_information[place])
         record["log_likelihood"] = float(doubt.log_likelihood[place])
         record["log_std"] = float(doubt.log_std[place])
         record["unfamiliar"] = unfamiliar[place]
         record["ambiguous"] = None if model.risk is None else record["risk"] > model.risk
     return [_finished(record) for record in said]
+
+
+def of_classes(classes: Sequence[Any], shares: Sequence[float], stds: Sequence[float]) -> list[Record]:
+    """The probability of each class, and its standard deviation."""
+    return [
+        {"label": label, "probability": finite(share), "std": finite(std)}
+        for label, share, std in zip(classes, shares, stds, strict=True)
+    ]
 
 
 def judge_density(model: DensityBase, x: Tensor) -> Judgement | None:

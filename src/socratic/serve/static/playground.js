@@ -14,9 +14,10 @@ function failed(error) {
   trouble.textContent = error.message;
 }
 
-/** Tell those who do not see the page what the model says, once it has settled. */
+/** Say what the model does: at the foot of a small screen, and to those who do not see it once it has settled. */
 function speak(words) {
   trouble.textContent = "";
+  place("below").textContent = words;
   clearTimeout(spoken);
   spoken = setTimeout(() => {
     place("spoken").textContent = words;
