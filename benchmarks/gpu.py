@@ -11,7 +11,7 @@ import copy
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,11 +22,21 @@ from benchmarks.peers.points import Point
 from benchmarks.peers.queries import DROPOUT
 from benchmarks.timing import machine, peak_memory_mb
 
-SHORTCUTS: dict[str, dict[str, bool]] = {
-    "plain PyTorch": {"graphs": False, "kernels": False},
-    "graphs": {"graphs": True, "kernels": False},
-    "kernels": {"graphs": False, "kernels": True},
-    "both": {"graphs": True, "kernels": True},
+
+class Way(NamedTuple):
+    """Which shortcuts are taken, and how matrices are multiplied."""
+
+    graphs: bool
+    kernels: bool
+    precision: str = "highest"
+
+
+WAYS = {
+    "plain PyTorch": Way(graphs=False, kernels=False),
+    "graphs": Way(graphs=True, kernels=False),
+    "kernels": Way(graphs=False, kernels=True),
+    "both, which is the default": Way(graphs=True, kernels=True),
+    "both, tf32": Way(graphs=True, kernels=True, precision="high"),
 }
 QUERIES: dict[str, Callable[[socratic.Circuit, Tensor], Tensor]] = {
     "forward": lambda circuit, x: circuit.log_likelihood(x),
@@ -37,7 +47,7 @@ QUERIES: dict[str, Callable[[socratic.Circuit, Tensor], Tensor]] = {
 }
 
 
-def median_ms(call: Callable[[], Any], repeats: int = 21, warm_up: int = 4) -> float:
+def median_ms(call: Callable[[], Any], repeats: int = 51, warm_up: int = 4) -> float:
     """Median time between two events of the GPU, one before and one after the call."""
     for _ in range(warm_up):
         call()
@@ -69,11 +79,13 @@ def lines(n_features: int, batches: list[int]) -> list[str]:
             with socratic.acceleration(graphs=False, kernels=False):
                 exact = query(wide, x[:64].double())
             cells = []
-            for allowed in SHORTCUTS.values():
-                with socratic.acceleration(**allowed):
+            for way in WAYS.values():
+                torch.set_float32_matmul_precision(way.precision)
+                with socratic.acceleration(graphs=way.graphs, kernels=way.kernels):
                     milliseconds = median_ms(lambda query=query, x=x: query(circuit, x))  # type: ignore[misc]
                     memory = peak_memory_mb(lambda query=query, x=x: query(circuit, x), circuit.device)  # type: ignore[misc]
                     cells.append(f"{milliseconds:.2f} ms, {memory:.0f} MB, {error(query(circuit, x)[:64], exact):.0e}")
+            torch.set_float32_matmul_precision("highest")
             row = f"| {name}, {n_features} variables, batch {batch} | {' | '.join(cells)} |"
             print(row, flush=True)
             found.append(row)
@@ -96,8 +108,8 @@ def main() -> None:
         "",
         "Median time of a plain call, memory besides that of recordings, and the largest error relative to float64.",
         "",
-        f"| what | {' | '.join(SHORTCUTS)} |",
-        "| --- |" + " --- |" * len(SHORTCUTS),
+        f"| what | {' | '.join(WAYS)} |",
+        "| --- |" + " --- |" * len(WAYS),
     ]
     table += [line for n_features in arguments.features for line in lines(n_features, arguments.batches)]
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ CORE = [
     "draws",
     "memory",
     "numerics",
+    "kernels",
     "families",
     "structure",
     "circuit",

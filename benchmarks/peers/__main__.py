@@ -20,6 +20,8 @@ from benchmarks.records import Names, Records
 from benchmarks.timing import machine
 
 RESULTS = ROOT / "benchmarks" / "results"
+LIMITS = {"cpu": 30.0, "cuda": 150.0}
+"""Seconds for an answer: libraries that compile kernels do so in the first one."""
 
 
 class Run:
@@ -60,7 +62,9 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", choices=PEERS["cuda"], help="by default all that run on the device")
     parser.add_argument("--python", nargs="+", default=[], metavar="LIBRARY=PATH", help="interpreters of libraries")
     parser.add_argument(
-        "--limit", type=float, default=30.0, help="seconds for each answer, on a CPU those of the process"
+        "--limit",
+        type=float,
+        help="seconds for each answer: by default 30, on a CPU those of the process, on a GPU 150",
     )
     parser.add_argument("--again", action="store_true", help="measure again what is known")
     parser.add_argument("--page", action="store_true", help="only write the page from what is known")
@@ -70,7 +74,8 @@ def main() -> None:
     if not arguments.page:
         pythons = dict(pair.split("=", 1) for pair in arguments.python)
         names = ["socratic", *(arguments.peers or PEERS[device])]
-        libraries = {name: Library(name, device, pythons.get(name), arguments.limit) for name in names}
+        limit = arguments.limit or LIMITS[device]
+        libraries = {name: Library(name, device, pythons.get(name), limit) for name in names}
         try:
             peers = {name: library for name, library in libraries.items() if name != "socratic"}
             Run(records, again=arguments.again).measure(libraries["socratic"], peers, device)

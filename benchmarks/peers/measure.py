@@ -129,8 +129,8 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> Measures:
     """How far the outputs are apart, as multiples of what is allowed."""
     import torch
 
-    if "log_total" in theirs:
-        return {"difference": abs(theirs["log_total"]) / GRADIENT_TOLERANCE}
+    if "known_error" in theirs:
+        return {"difference": theirs["known_error"] / TOLERANCE}
     a, b = (torch.tensor(side["log_likelihood"], dtype=torch.float64) for side in (ours, theirs))
     values = ((a - b).abs() / a.abs().clamp_min(1.0)).max() / TOLERANCE
     a, b = (torch.tensor(side["gradient"], dtype=torch.float64) for side in (ours, theirs))

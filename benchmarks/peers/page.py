@@ -26,11 +26,11 @@ from what it measured (`benchmarks/results`). A run that was stopped goes on whe
   with einsum layers, and `libcirkit`'s random binary trees with Tucker layers, folded and optimised. Log-likelihoods
   and gradients of both are compared before there is a ratio. PyJuice, which needs a GPU, cannot represent that circuit:
   it has one of the same depth and repetitions with as many parameters as nearly as its blocks allow, one root, and
-  steps of expectation maximisation; its circuit has to add up to 1. simple-einet is not to be had from PyPI and is
-  not among them.
+  steps of expectation maximisation; while its leaves are standard normal it has to find that density, whatever its
+  weights are. simple-einet is not to be had from PyPI and is not among them.
 - **Forward** is the log-likelihood of every class without gradients, normalising the weights included. SPFlow keeps its
   normalised weights from the first call on. **A training step** is the gradient of the mean log-likelihood of the rows'
-  classes and a step of Adam.
+  classes and a step of Adam; on a GPU this library's is the recorded one that training takes.
 - **Times** are the best of several calls, each library in a process of its own with one thread, and the two in turn.
   On a CPU they are those of the process, which other programs disturb least; ratios are of these. Those of the clock
   stand beside them: where they are several times as long, other programs had the machine, and both libraries were

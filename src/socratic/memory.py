@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 _CHUNK_BYTES = Budget(48 * 2**20, 3 * 2**30)
 """Everything that a query holds for a chunk of rows. On a processor, memory that is larger goes back to the system each
 time, and to have it filled with zeros again takes longer than the arithmetic."""
-_TILE_BYTES = Budget(5 * 2**19, 768 * 2**20)
+_TILE_BYTES = Budget(5 * 2**19, 256 * 2**20)
 """Intermediates of a sum-product step: what is multiplied with the weights."""
 _BLOCK_BYTES = Budget(32 * 2**20, 2**30)
 """Intermediates of a layer of log-moments, many of them small matrices for each row."""

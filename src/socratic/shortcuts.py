@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Shortcuts(NamedTuple):
-    """What may be taken: nothing unless it is asked for, as long as no GPU has run it."""
+    """What may be taken."""
 
-    graphs: bool = False
-    kernels: bool = False
+    graphs: bool = True
+    kernels: bool = True
 
 
-_NONE = Shortcuts()
-_allowed: ContextVar[Shortcuts] = ContextVar("_allowed", default=_NONE)
+_ALL = Shortcuts()
+_allowed: ContextVar[Shortcuts] = ContextVar("_allowed", default=_ALL)
 
 
 def allowed_shortcuts() -> Shortcuts:
@@ -26,7 +26,7 @@ def allowed_shortcuts() -> Shortcuts:
 
 @contextmanager
 def acceleration(*, graphs: bool = True, kernels: bool = True) -> Iterator[None]:
-    """Decide which shortcuts the queries of this block of code take on a CUDA GPU; elsewhere there are none.
+    """Decide which shortcuts the queries of this block of code take on a CUDA GPU: all of them by default.
 
     Parameters
     ----------
@@ -35,8 +35,9 @@ def acceleration(*, graphs: bool = True, kernels: bool = True) -> Iterator[None]
         log-likelihoods and moments over dropout masks are recorded, of a :class:`~socratic.Circuit`, and only where
         no gradients are. The recordings of a circuit hold at most 4 GB, or an eighth of the GPU's memory.
     kernels : bool
-        Take the sums of log-likelihoods by a kernel of this library, in float32 and where no gradients are recorded.
-        It needs Triton, which comes with torch for CUDA.
+        Evaluate leaves, sums and covariances by kernels of this library, in float32 and where no gradients are
+        recorded. They need Triton, which comes with torch for CUDA, and an NVIDIA GPU of 2020 or later. Products of
+        matrices keep float32's digits, unless ``torch.set_float32_matmul_precision`` allows fewer.
     """
     token = _allowed.set(Shortcuts(graphs, kernels))
     try:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from socratic.circuit.leaf_set import LeafSet
 from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
+from socratic.kernels.leaves import picked_product, takes_picked
 from socratic.memory import Scratch, map_tiles, split_terms
 
 
@@ -128,15 +129,18 @@ class ExponentialGroup(LeafGroup):
         Each variable has a slot in every repetition: its statistics are arranged by region a few regions at a time.
         """
         centre = self.centres()
-        of_columns = self._column_statistics(x, centre).flatten(1)  # (U, T * N)
+        table = self._column_statistics(x, centre)  # (U, T, N)
         natural = self._natural(centre, keep).flatten(1, 2).mT  # (F, I, D * T)
-        n_rows = len(x)
+        if takes_picked(natural, table):
+            return picked_product(natural, table, self.column_index)
+        of_columns, n_rows = table.flatten(1), len(x)
 
         def compute(folds: slice, _: slice, scratch: Scratch) -> Tensor:
             columns = self.column_index[folds].flatten()
             out = scratch.out("statistics", (len(columns), of_columns.shape[1]), of_columns)
             statistics = torch.index_select(of_columns, 0, columns, out=out)
-            return torch.bmm(natural[folds], statistics.view(-1, natural.shape[2], n_rows))
+            factors = natural[folds]
+            return torch.bmm(factors, statistics.view(len(factors), natural.shape[2], n_rows))
 
         entry_bytes = natural.shape[2] * n_rows * x.element_size()  # all rows of a region at once
         return map_tiles(compute, len(natural), 1, entry_bytes, x.device, row_axis=2)
@@ -264,10 +268,12 @@ class LeafLayer(nn.Module):
         -------
         Tensor (F, I, N)
         """
+        groups = self.leaf_groups()
+        several = sum(isinstance(group, ExponentialGroup) for group in groups) > 1
         values, terms = [], []
-        for place, group in enumerate(self.leaf_groups()):
+        for place, group in enumerate(groups):
             mask = None if keep is None else keep[place]
-            if isinstance(group, ExponentialGroup):
+            if several and isinstance(group, ExponentialGroup):
                 terms.append(group.terms(x, mask))
             else:
                 values.append(group.log_density(x, mask))

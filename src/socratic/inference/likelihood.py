@@ -48,7 +48,8 @@ def class_log_likelihood(engine: Engine, rows: Tensor, dtype: torch.dtype, chunk
     def query(start: int, stop: int) -> Tensor:
         return engine.log_likelihood(rows[start:stop], dtype)
 
-    return torch.cat(map_chunks(query, rows, engine.entries_per_row, chunk_size))
+    chunks = map_chunks(query, rows, engine.entries_per_row, chunk_size)
+    return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
 
 def training_log_likelihood(

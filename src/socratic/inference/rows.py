@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -71,5 +72,8 @@ def map_chunks(
     query: Callable[[int, int], Result], rows: Tensor, entries_per_row: int, chunk_size: int | None
 ) -> list[Result]:
     """The results of ``query(start, stop)`` over chunks of rows; one empty chunk if there are no rows."""
-    size = rows_at_a_time(rows, entries_per_row, chunk_size)
+    most = rows_at_a_time(rows, entries_per_row, chunk_size)
+    # Chunks of the same size: a GPU records what it is to do for each size.
+    n_chunks = max(1, math.ceil(len(rows) / most))
+    size = max(1, math.ceil(len(rows) / n_chunks))
     return [query(start, min(start + size, len(rows))) for start in range(0, max(len(rows), 1), size)]

@@ -102,6 +102,15 @@ def test_what_is_mostly_in_vain_is_given_up(recordings: Recordings) -> None:
     assert recordings.n_recordings == 0
 
 
+def test_queries_that_displace_each_other_are_given_up(recordings: Recordings) -> None:
+    rows = torch.ones(1, 150)  # two do not fit
+    for _ in range(8):
+        for key in "ab":
+            recordings.run(key, 0, rows, doubled)
+    assert Repetition.made <= 5
+    assert recordings.n_recordings == 1
+
+
 def test_what_cannot_be_recorded_is_left_alone() -> None:
     def fail(_compute: Compute, _rows: Tensor) -> Repetition:
         attempts.append(1)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from socratic.circuit.layers import SumProductLayer
-from socratic.inference.layered.fused import can_fuse, log_sum_layer
 from socratic.inference.layered.sum_product import log_sums
 from socratic.inference.layered.values import LogValues, Products, sum_repetitions
+from socratic.kernels.sums import log_sums_of_pairs, takes_sums
 
 Step = Callable[[Tensor, Products], Tensor]
 """One of the steps of :mod:`~socratic.inference.layered.sum_product`: weights (F, S, K) and products to (F, S, N)."""
@@ -41,7 +41,8 @@ class LogAlgebra:
     ) -> LogValues:
         """Log-values of the sums of one layer."""
         step = self.root_step if root else self.step
-        if step is log_sums and layer.all_pairs and right is not None and can_fuse(weights, left, right):
-            return log_sum_layer(weights, left, right)
+        pairs = step is log_sums and layer.all_pairs
+        if pairs and right is not None and takes_sums(weights, left.log_value, right.log_value):
+            return LogValues(*log_sums_of_pairs(weights, *left, *right))
         products = Products.of(layer, left, right)
         return LogValues.rescale(step(weights, products), products.log_scale)

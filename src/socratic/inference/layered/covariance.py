@@ -20,6 +20,7 @@ from torch import Tensor
 from socratic.inference.layered.noise import SumNoise
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
+from socratic.kernels.covariance import pair_covariance, takes_pair_covariance
 from socratic.memory import Scratch, map_tiles
 from socratic.numerics import pair_products, pair_sums, sqrt_or_zero
 from socratic.tracing import holds
@@ -151,6 +152,8 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     child_bytes = weights.shape[-1] * sums.element_size()
     floor = _floored(sums)
     limit = saturation(kept_dtype)
+    pairs = children.b is not None and not children.certain
+    fused = pairs and children.b is not None and takes_pair_covariance(weights, children.a, children.b)
 
     def own(folds: slice, rows: slice, scratch: Scratch, spread: Tensor | float = 0.0) -> Tensor:
         """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
@@ -162,7 +165,11 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
         """The whole covariance: (F, N, S, S)."""
         w, part = weights[folds], children.cut(folds, rows)
         scale = floor[folds, :, rows].mT
-        total = _propagated(w, part, noise.odds if noise.shared else 0.0, scratch)
+        mask_odds = noise.odds if noise.shared else 0.0
+        if fused and part.b is not None:
+            total = pair_covariance(w, part.a, part.b, part.left, part.right, mask_odds)
+        else:
+            total = _propagated(w, part, mask_odds, scratch)
         total = total / scale.unsqueeze(-1) / scale.unsqueeze(-2)
         if noise.own:
             spread = total.diagonal(dim1=-2, dim2=-1).mT.clamp_max(limit)
@@ -172,7 +179,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     if children.certain and noise.own:
         total = map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2)
         return total.clamp_max(limit).to(kept_dtype)
-    width = n_sums if children.correlated else 4
+    width = n_sums if children.correlated or fused else 4
     return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 
 

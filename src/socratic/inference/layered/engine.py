@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -31,6 +32,17 @@ from socratic.inference.results import CovarianceKind
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import logsumexp_or_dead, scale_dtype
 
+_entries: WeakKeyDictionary[Circuit, tuple[int, int]] = WeakKeyDictionary()
+
+
+def _entries_per_row(circuit: Circuit) -> tuple[int, int]:
+    """Numbers held for a row by a walk, and besides by one that finds surprises: counting takes a GPU's time."""
+    if torch.compiler.is_compiling():  # which cannot see through weak references
+        return values_per_row(circuit), surprise_entries_per_row(circuit)
+    if circuit not in _entries:
+        _entries[circuit] = values_per_row(circuit), surprise_entries_per_row(circuit)
+    return _entries[circuit]
+
 
 class LayeredEngine(Engine):
     """Queries of a :class:`~socratic.Circuit`."""
@@ -44,15 +56,14 @@ class LayeredEngine(Engine):
         # Found when asked for, and not by cached_property, whose lock torch.compile cannot see through.
         self._weights: Weights | None = None
         self._plain: tuple[Weights, Step] | None = None
-        leaves = circuit.leaves
+        leaves, layers = circuit.leaves, circuit.inner_layers()
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
-        self.has_roots_alone = not circuit.inner_layers()
-        self.sum_shapes = [(layer.n_folds, layer.n_nodes) for layer in circuit.inner_layers()] + [(circuit.n_classes,)]
-        self.entries_per_row = values_per_row(circuit)
+        self.has_roots_alone = not layers
+        self.sum_shapes = [*((layer.n_folds, layer.n_nodes) for layer in layers), (circuit.n_classes,)]
+        self.entries_per_row, for_surprises = _entries_per_row(circuit)
         self.entries_per_evaluated_row = 2 * self.entries_per_row
-        self.entries_per_surprise = 3 * self.entries_per_row + surprise_entries_per_row(circuit)
-        regions = leaves.n_folds + sum(layer.n_folds for layer in circuit.inner_layers())
-        self.entries_per_draw = 4 * regions + 8 * circuit.n_features
+        self.entries_per_surprise = 3 * self.entries_per_row + for_surprises
+        self.entries_per_draw = 4 * (leaves.n_folds + sum(layer.n_folds for layer in layers)) + 8 * circuit.n_features
 
     @property
     def weights(self) -> Weights:

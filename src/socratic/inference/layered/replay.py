@@ -73,6 +73,7 @@ class _Known:
     recording: Recording | None = None
     replayed: int = 0
     in_vain: int = 0
+    displaced: int = 0
     given_up: bool = False
 
     def give_up(self) -> None:
@@ -146,6 +147,9 @@ class Recordings:
 
     def _try(self, known: _Known, rows: Tensor, compute: Compute) -> None:
         """Make a recording, if torch can and there is room when the least used ones are gone."""
+        if known.displaced > 1:  # queries that take turns would each time be recorded instead of replayed
+            known.give_up()
+            return
         try:
             known.recording = self._record(compute, rows)
         except RuntimeError:  # out of memory, or something that no graph can hold
@@ -156,19 +160,38 @@ class Recordings:
         for other in self._known.values():
             if self.n_bytes <= self._most_bytes:
                 return
-            if other is not known:
-                other.recording = None
+            if other is not known and other.recording is not None:
+                other.recording, other.displaced = None, other.displaced + 1
+
+
+class _Holders:
+    """Where the modules of a circuit hold each other and their tensors: ``parameters()`` takes longer than a replay."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        modules = list(circuit.modules())
+        self._children = [(m._modules, name, child) for m in modules for name, child in m._modules.items()]
+        self._tensors = [(held, name) for m in modules for held in (m._parameters, m._buffers) for name in held]
+
+    def tensors(self) -> list[Tensor | None] | None:
+        """All parameters and buffers; None if there are other modules or names by now."""
+        if any(held.get(name) is not child for held, name, child in self._children):
+            return None
+        try:
+            return [held[name] for held, name in self._tensors]
+        except KeyError:
+            return None
 
 
 _lock = threading.RLock()
 _of_circuit: WeakKeyDictionary[Circuit, Recordings] = WeakKeyDictionary()
+_holders: WeakKeyDictionary[Circuit, _Holders] = WeakKeyDictionary()
 
 
 def replay(circuit: Circuit, query: Hashable, rows: Tensor, compute: Compute) -> Outputs | None:
     """The results of ``compute(rows)``, replayed; None if they are to be computed the usual way.
 
-    That is outside of ``socratic.acceleration()``, on a CPU, whenever gradients are recorded, within ``torch.compile``,
-    automatic mixed precision or another graph, and the first time that rows of a shape come.
+    That is where ``socratic.acceleration()`` forbids it, on a CPU, whenever gradients are recorded, within
+    ``torch.compile``, automatic mixed precision or another graph, and the first time that rows of a shape come.
 
     Parameters
     ----------
@@ -204,6 +227,10 @@ def _can_replay(rows: Tensor) -> bool:
 
 
 def _places(circuit: Circuit) -> Hashable:
-    """Where the parameters and buffers lie, and how they are to be read."""
-    tensors = [*circuit.parameters(), *circuit.buffers()]
-    return tuple((tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) for tensor in tensors)
+    """Where the parameters and buffers lie, and what they hold: their shapes are the circuit's."""
+    holders = _holders.get(circuit)
+    tensors = None if holders is None else holders.tensors()
+    if tensors is None:  # asked for the first time, or rebuilt
+        _holders[circuit] = holders = _Holders(circuit)
+        tensors = holders.tensors() or []
+    return tuple([None if tensor is None else (tensor.data_ptr(), tensor.dtype) for tensor in tensors])

@@ -4,8 +4,8 @@ Every query of a layered circuit that carries values up takes this step, once a 
 (:func:`log_sums`), sampled masks and evaluations that are followed down again (:func:`log_sums_with_zeros`),
 training (:func:`log_sums_of_kept`), most probable rows (:func:`log_maxima`) and moments (:func:`sum_products`). It is
 nearly all of their time, and nothing else multiplies weights with products of values. A fused kernel takes the place of
-a function here, for the devices and types it knows (:mod:`~socratic.inference.layered.fused` that of
-:func:`log_sums`), and has to keep its contract, with gradients or where none are recorded:
+a function here, for the devices and types it knows (:mod:`~socratic.kernels.sums` that of :func:`log_sums`), and has to
+keep its contract, with gradients or where none are recorded:
 
 - weights (F, S, K) are at least 0, and those of a sum add up to at most 1; the best product of a row is about 1, and
   products of all pairs, K = A B, are given by the nodes of both sides;

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.layers import SumProductLayer
+from socratic.kernels.leaves import rescale, takes_rescale
 from socratic.numerics import finite_max, logsumexp_or_dead, scale_dtype
 
 
@@ -27,6 +28,9 @@ class LogValues(NamedTuple):
     @classmethod
     def rescale(cls, log_value: Tensor, log_scale: Tensor | float = 0.0) -> LogValues:
         """Move the largest value of each region and row into the scale."""
+        if takes_rescale(log_value):
+            relative, shift = rescale(log_value)
+            return cls(relative, log_scale + shift)
         shift = finite_max(log_value)
         return cls(log_value - shift, log_scale + shift.to(scale_dtype(shift)))
 

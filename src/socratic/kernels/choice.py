@@ -1,0 +1,71 @@
+"""When a kernel takes the place of PyTorch's own: on a GPU that has what it needs, in float32, without gradients."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from socratic.shortcuts import allowed_shortcuts
+
+MOST_NODES = 64
+"""Of a side of a tile: more are left to libraries of matrix products, which know such sizes best."""
+MOST_FOLDS = 65_535
+"""Of a grid's second axis."""
+_SMALLEST_SIDE = 16
+"""Of a tile that tensor cores multiply."""
+
+
+def takes_kernel(*tensors: Tensor, sides: tuple[int, ...]) -> bool:
+    """Whether a kernel takes these tensors, the first axis of which are folds, in tiles with these sides."""
+    return (
+        not torch.compiler.is_compiling()
+        and allowed_shortcuts().kernels
+        and not torch.is_grad_enabled()
+        and all(tensor.is_cuda and tensor.dtype == torch.float32 and tensor.numel() > 0 for tensor in tensors)
+        and len(tensors[0]) <= MOST_FOLDS
+        and max(sides) <= MOST_NODES
+        and not torch.is_autocast_enabled("cuda")
+        and _has_triton()
+        and _has_tensor_cores(tensors[0].device)
+    )
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+@cache
+def _has_tensor_cores(device: torch.device) -> bool:
+    """Whether there are tensor cores that know tf32: those of NVIDIA's GPUs since Ampere."""
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def padded(n_nodes: int) -> int:
+    """The side of a tile that holds so many nodes."""
+    return max(_SMALLEST_SIDE, 1 << (n_nodes - 1).bit_length())
+
+
+def precision() -> str:
+    """How matrices are multiplied: by three products of tf32, which have float32's digits, or as torch is told to."""
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def rows_of_program(n_folds: int, n_rows: int, most: int = 128) -> int:
+    """Rows of a program: many share the reading of weights, few make enough programs to keep a large GPU busy."""
+    rows = most
+    while rows > _SMALLEST_SIDE and n_folds * -(-n_rows // rows) < _ENOUGH_PROGRAMS:
+        rows //= 2
+    return rows
+
+
+_ENOUGH_PROGRAMS = 264
+"""Two for each multiprocessor of a large GPU."""
+
+
+def rows_in_a_row(values: Tensor) -> Tensor:
+    """The values with their last axis contiguous."""
+    return values if values.stride(-1) == 1 else values.contiguous()

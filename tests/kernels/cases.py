@@ -1,0 +1,194 @@
+"""What the kernels are checked on: sizes of many kinds, against PyTorch in float64.
+
+``TRITON_INTERPRET=1 python -m tests.kernels.cases`` checks the small ones on a CPU. Triton decides when it is imported
+whether it interprets, so that takes a process of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+import socratic
+from socratic.circuit import leaves
+from socratic.inference.layered import algebra, covariance, values
+from socratic.inference.layered.covariance import Children, _propagated
+from socratic.inference.layered.sum_product import log_sums
+from socratic.inference.layered.values import LogValues, Products
+from socratic.kernels.covariance import pair_covariance
+from socratic.kernels.leaves import picked_product, rescale
+from socratic.kernels.sums import log_sums_of_pairs
+from socratic.memory import Scratch
+
+RTOL = 5e-6
+"""Of float32: as good as PyTorch's own."""
+
+
+class Layer(NamedTuple):
+    """The size of a layer, and what is particular about its values."""
+
+    n_folds: int
+    n_sums: int
+    n_left: int
+    n_right: int
+    n_rows: int
+    spread: float = 3.0
+    dead: bool = False
+
+
+LAYERS = [
+    Layer(1, 1, 1, 1, 1),
+    Layer(3, 5, 4, 3, 37),
+    Layer(1, 20, 6, 5, 70),
+    Layer(2, 10, 3, 8, 33),
+    Layer(5, 33, 2, 2, 64),
+    Layer(3, 4, 3, 3, 40, spread=40.0),
+    Layer(3, 4, 3, 3, 40, dead=True),
+]
+LARGE_LAYERS = [Layer(80, 20, 20, 20, 1000), Layer(7, 64, 8, 16, 300), Layer(300, 20, 20, 20, 129)]
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def weights_of(n_folds: int, n_sums: int, n_children: int) -> Tensor:
+    return torch.softmax(numbers(n_folds, n_sums, n_children, seed=1), -1)
+
+
+def children(layer: Layer, device: str) -> tuple[Tensor, LogValues, LogValues]:
+    """Weights, and both sides as views of one earlier layer, as a circuit has them."""
+
+    def side(n_nodes: int, seed: int) -> LogValues:
+        values = layer.spread * numbers(layer.n_folds + 2, n_nodes, layer.n_rows, seed=seed)
+        if layer.dead:
+            values[1, :, 3], values[2, 0] = -math.inf, -math.inf
+        scale = 1e4 * numbers(layer.n_folds + 2, 1, layer.n_rows, seed=seed + 1).double()
+        return LogValues(*(part[1:-1].to(device) for part in LogValues.rescale(values, scale)))
+
+    weights = weights_of(layer.n_folds, layer.n_sums, layer.n_left * layer.n_right)
+    return weights.to(device), side(layer.n_left, 2), side(layer.n_right, 4)
+
+
+def check_sums(layer: Layer, device: str) -> None:
+    """Sums over all pairs."""
+    weights, left, right = children(layer, device)
+    scale = left.log_scale + right.log_scale
+    products = Products(left.log_value.double(), right.log_value.double(), scale)
+    expected = LogValues.rescale(log_sums(weights.double(), products), scale)
+    found = LogValues(*log_sums_of_pairs(weights, *left, *right))
+    assert found.log_value.dtype == torch.float32
+    assert found.log_scale.dtype == torch.float64
+    torch.testing.assert_close(found.log_value.double(), expected.log_value, rtol=RTOL, atol=RTOL)
+    torch.testing.assert_close(found.log_scale, expected.log_scale, rtol=0.0, atol=RTOL)
+
+
+PRODUCTS = [(1, 1, 1, 1, 1, 1), (3, 5, 4, 2, 7, 37), (2, 20, 25, 3, 40, 70), (2, 33, 3, 1, 3, 20)]
+LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 64, 100, 3, 300, 129)]
+
+
+def check_picked(size: tuple[int, ...], device: str) -> None:
+    """Products with rows of a table: folds, nodes, entries of a fold, statistics, entries of the table, rows."""
+    n_folds, n_nodes, n_picked, n_statistics, n_entries, n_rows = size
+    natural = numbers(n_folds, n_nodes, n_picked * n_statistics).to(device)
+    table = numbers(n_entries, n_statistics, n_rows, seed=1).to(device)
+    picked = torch.randint(n_entries, (n_folds, n_picked), generator=torch.Generator().manual_seed(0)).to(device)
+    expected = torch.bmm(natural.double(), table[picked].flatten(1, 2).double())
+    found = picked_product(natural, table, picked)
+    torch.testing.assert_close(found.double(), expected, rtol=RTOL, atol=RTOL * float(expected.abs().max()))
+
+
+def check_rescale(device: str) -> None:
+    """Log-values made relative to their largest, some of which are dead."""
+    values = numbers(3, 20, 70).to(device)
+    values[0, 0], values[1, :, 5] = -math.inf, -math.inf
+    expected = LogValues.rescale(values.double())
+    relative, scale = rescale(values)
+    torch.testing.assert_close(relative.double(), expected.log_value, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(scale, expected.log_scale, rtol=0.0, atol=0.0)
+
+
+class Covariance(NamedTuple):
+    """The size of a layer, whether its children have covariances (2), variances (1) or neither (0), and masks' odds."""
+
+    n_folds: int
+    n_sums: int
+    n_left: int
+    n_right: int
+    n_rows: int
+    left: int
+    right: int
+    odds: float = 0.0
+
+
+COVARIANCES = [
+    Covariance(2, 5, 4, 3, 7, left, right, odds)
+    for left in range(3)
+    for right in range(3)
+    for odds in (0.0, 0.25)
+    if left + right > 0
+] + [Covariance(1, 1, 1, 1, 1, 2, 2), Covariance(2, 10, 20, 17, 3, 2, 2, 0.5), Covariance(1, 33, 2, 2, 2, 2, 2)]
+LARGE_COVARIANCES = [Covariance(10, 20, 20, 20, 300, 2, 2, 0.25), Covariance(40, 20, 20, 20, 300, 1, 1)]
+
+
+def check_covariance(case: Covariance, device: str) -> None:
+    """Covariances of sums; the smallest, relative to the sums, are a millionth."""
+
+    def of_nodes(kind: int, n_nodes: int, seed: int) -> Tensor | None:
+        factor = 1e-3 * numbers(case.n_folds, case.n_rows, n_nodes, n_nodes, seed=seed)
+        matrix = factor @ factor.mT
+        parts = {0: None, 1: matrix.diagonal(dim1=-2, dim2=-1).mT, 2: matrix}
+        return None if parts[kind] is None else parts[kind].to(device)  # type: ignore[union-attr]
+
+    weights = weights_of(case.n_folds, case.n_sums, case.n_left * case.n_right).to(device)
+    a, b = (torch.rand(case.n_folds, n, case.n_rows).to(device) for n in (case.n_left, case.n_right))
+    sides = of_nodes(case.left, case.n_left, 2), of_nodes(case.right, case.n_right, 3)
+    wide = Children(*(None if part is None else part.double() for part in (a, b, *sides)))
+    expected = _propagated(weights.double(), wide, case.odds, Scratch())
+    found = pair_covariance(weights, a, b, *sides, case.odds)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=RTOL * float(expected.abs().max()))
+
+
+@torch.no_grad()
+def check_circuit() -> None:
+    """A whole circuit on a CPU, all of which is left to the interpreter."""
+    circuit = socratic.rat_spn(6, 2, n_sums=3, n_leaves=2, depth=2, n_repetitions=2)
+    rows = [numbers(n_rows, 6) for n_rows in (1, 35)]
+    rows[1][3, 2] = torch.nan
+    wide = copy.deepcopy(circuit).double()
+    queries: list[Callable[[socratic.Circuit, Tensor], Tensor]] = [
+        lambda circuit, x: circuit.log_likelihood(x),
+        lambda circuit, x: socratic.tdi(circuit, x, dropout=0.2).relative_covariance,
+        lambda circuit, x: socratic.tdi(circuit, x, dropout=0.2, masks="unit").relative_covariance,
+    ]
+    for query in queries:
+        expected = [query(wide, x.double()) for x in rows]
+        with ExitStack() as taken:
+            for module, name in ((leaves, "takes_picked"), (values, "takes_rescale")):
+                taken.enter_context(patch.object(module, name, return_value=True))
+            sums = taken.enter_context(patch.object(algebra, "takes_sums", return_value=True))
+            pairs = taken.enter_context(patch.object(covariance, "takes_pair_covariance", return_value=True))
+            for x, value in zip(rows, expected, strict=True):
+                torch.testing.assert_close(query(circuit, x).double(), value, rtol=2e-5, atol=1e-5)
+            assert sums.called or pairs.called
+
+
+CHECKS: list[Callable[[], None]] = [
+    *(lambda layer=layer: check_sums(layer, "cpu") for layer in LAYERS),
+    *(lambda size=size: check_picked(size, "cpu") for size in PRODUCTS),
+    lambda: check_rescale("cpu"),
+    *(lambda case=case: check_covariance(case, "cpu") for case in COVARIANCES),
+    check_circuit,
+]
+
+if __name__ == "__main__":
+    for each in CHECKS:
+        each()
+    print(len(CHECKS), "checks passed")
