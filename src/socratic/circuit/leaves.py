@@ -133,7 +133,7 @@ class ExponentialGroup(LeafGroup):
         natural = self._natural(centre, keep).flatten(1, 2).mT  # (F, I, D * T)
         if takes_picked(natural, table):
             return picked_product(natural, table, self.column_index)
-        of_columns, n_rows = table.flatten(1), len(x)
+        of_columns, n_rows = table.flatten(1), x.shape[0]  # len(x) is a constant to torch.export
 
         def compute(folds: slice, _: slice, scratch: Scratch) -> Tensor:
             columns = self.column_index[folds].flatten()

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
 
 import socratic
 from socratic.circuit.circuit import Circuit
@@ -132,6 +133,16 @@ def test_parameters_are_known_by_their_places() -> None:
     layer.logits = torch.nn.Parameter(layer.logits.detach().clone())
     assert replay_module._places(circuit) != before
     assert replay_module._places(circuit.double()) != before
+
+
+def test_modules_in_the_place_of_others_are_noticed() -> None:
+    circuit, other = small_circuit(), small_circuit()
+    before = replay_module._places(circuit)
+    circuit.leaves = other.leaves
+    assert replay_module._places(circuit) != before
+    before = replay_module._places(circuit)
+    parametrize.register_parametrization(circuit.inner_layers()[0], "logits", torch.nn.Identity())
+    assert replay_module._places(circuit) != before
 
 
 def test_a_cpu_records_nothing() -> None:

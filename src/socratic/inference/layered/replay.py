@@ -227,10 +227,10 @@ def _can_replay(rows: Tensor) -> bool:
 
 
 def _places(circuit: Circuit) -> Hashable:
-    """Where the parameters and buffers lie, and what they hold: their shapes are the circuit's."""
+    """The modules, where their parameters and buffers lie, and of which type those are."""
     holders = _holders.get(circuit)
     tensors = None if holders is None else holders.tensors()
     if tensors is None:  # asked for the first time, or rebuilt
         _holders[circuit] = holders = _Holders(circuit)
         tensors = holders.tensors() or []
-    return tuple([None if tensor is None else (tensor.data_ptr(), tensor.dtype) for tensor in tensors])
+    return holders, *[None if tensor is None else (tensor.data_ptr(), tensor.dtype) for tensor in tensors]
