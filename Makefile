@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo docs test coverage test-slow lint graphviz java chromium screenshots benchmark results clean
+.PHONY: demo docs test coverage test-slow lint graphviz java npm chromium screenshots benchmark results clean
 
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,7 +33,7 @@ demo: $(VENV)/.installed
 	$(BIN)/socratic demo
 
 # The site, with every notebook run and a model that runs in a page of its own: python -m http.server -d docs/_build/html
-docs: $(VENV)/.docs graphviz
+docs: $(VENV)/.docs graphviz npm
 	OMP_NUM_THREADS=1 $(BIN)/python docs/live/build.py docs/_build/html/live
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
@@ -42,8 +42,8 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Pictures are rendered by Graphviz's program, Spark runs on Java, and pages are tested in Chromium; where they cannot be
-# installed, the tests that need them are skipped. $(call installed,PROGRAM,PACKAGE)
+# Pictures are rendered by Graphviz's program, Spark runs on Java, pages are tested in Chromium, and npm has the runtime of
+# the live one; where they cannot be installed, the tests that need them are skipped. $(call installed,PROGRAM,PACKAGE)
 APT = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
 installed = command -v $(1) > /dev/null \
 	|| $(APT) install --no-install-recommends $(2) > /dev/null 2>&1 \
@@ -55,6 +55,8 @@ java:
 	@$(call installed,java,default-jre-headless)
 chromium:
 	@$(call installed,chromium,chromium fonts-dejavu-core)
+npm:
+	@$(call installed,npm,npm)
 
 test: lint graphviz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2
@@ -63,7 +65,7 @@ test: lint graphviz
 coverage: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --cov --cov-report=term
 
-test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java chromium
+test-slow: $(VENV)/.engines $(VENV)/.docs graphviz java chromium npm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses=2
 
 # The pictures of the playground in the documentation, from its tests.

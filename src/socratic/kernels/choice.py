@@ -12,8 +12,10 @@ from socratic.shortcuts import allowed_shortcuts
 
 MOST_NODES = 64
 """Of a side of a tile: more are left to libraries of matrix products, which know such sizes best."""
-MOST_FOLDS = 65_535
+_MOST_FOLDS = 65_535
 """Of a grid's second axis."""
+_ENOUGH_PROGRAMS = 264
+"""Two for each multiprocessor of a large GPU."""
 _SMALLEST_SIDE = 16
 """Of a tile that tensor cores multiply."""
 
@@ -25,7 +27,7 @@ def takes_kernel(*tensors: Tensor, sides: tuple[int, ...]) -> bool:
         and allowed_shortcuts().kernels
         and not torch.is_grad_enabled()
         and all(tensor.is_cuda and tensor.dtype == torch.float32 and tensor.numel() > 0 for tensor in tensors)
-        and len(tensors[0]) <= MOST_FOLDS
+        and len(tensors[0]) <= _MOST_FOLDS
         and max(sides) <= MOST_NODES
         and not torch.is_autocast_enabled("cuda")
         and _has_triton()
@@ -60,10 +62,6 @@ def rows_of_program(n_folds: int, n_rows: int, most: int = 128) -> int:
     while rows > _SMALLEST_SIDE and n_folds * -(-n_rows // rows) < _ENOUGH_PROGRAMS:
         rows //= 2
     return rows
-
-
-_ENOUGH_PROGRAMS = 264
-"""Two for each multiprocessor of a large GPU."""
 
 
 def rows_in_a_row(values: Tensor) -> Tensor:

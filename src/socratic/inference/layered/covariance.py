@@ -152,8 +152,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     child_bytes = weights.shape[-1] * sums.element_size()
     floor = _floored(sums)
     limit = saturation(kept_dtype)
-    pairs = children.b is not None and not children.certain
-    fused = pairs and children.b is not None and takes_pair_covariance(weights, children.a, children.b)
+    fused = children.b is not None and not children.certain and takes_pair_covariance(weights, children.a, children.b)
 
     def own(folds: slice, rows: slice, scratch: Scratch, spread: Tensor | float = 0.0) -> Tensor:
         """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
