@@ -55,6 +55,22 @@ def test_each_way_says_what_the_library_does(site: Site, rows: list[dict[str, An
         assert ways[name]["milliseconds"] > 0.0
 
 
+@pytest.mark.parametrize(
+    "change", [{"weight": None}, {"colour": "mauve"}, {"weight": 1e300}, dict.fromkeys(["weight", "colour"])]
+)
+def test_rows_that_miss_or_hold_strange_values_are_doubted_as_they_are_predicted(
+    site: Site, rows: list[dict[str, Any]], change: dict[str, Any]
+) -> None:
+    row = {**rows[0], **change}
+    for model in ("trees", "fruit"):
+        ways = compare(site, model=model, rows=[row])
+        reply = site.ask("/v1/predict", {"model": model, "rows": [row]})
+        assert reply.status == 200, reply.body
+        (answer,) = reply.json["answers"]
+        assert column(ways["circuit alone"], "probability") == pytest.approx(column(answer, "probability"))
+        assert column(ways["doubt from data"], "std") == pytest.approx(column(answer, "std"))
+
+
 def test_trees_have_nothing_to_drop(site: Site, rows: list[dict[str, Any]]) -> None:
     ways = compare(site, model="fruit", rows=rows[:1])
     assert ways["TDI, exact"]["probabilities"] is None

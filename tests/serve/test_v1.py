@@ -261,3 +261,14 @@ def test_models_describe_themselves(site: Site) -> None:
     assert low < 120.0 < columns["weight"]["typical"] < 210.0 < high
     assert site.ask("/v1/model?model=digits").json["image_shape"] == [8, 8, 1]
     assert site.ask("/v1/model?model=nothing").status == 404
+
+
+@pytest.mark.parametrize("name", ["fruit", "trees", "odd"])
+@pytest.mark.parametrize("value", [1e39, 1e100, 1.7e308])
+def test_numbers_that_are_out_of_range_are_refused_as_unfamiliar(
+    site: Site, rows: list[dict[str, Any]], name: str, value: float
+) -> None:
+    """Their squares are infinite: what cannot be computed of them must not stop the answer."""
+    reply = site.ask("/v1/predict", {"model": name, "rows": [{**rows[0], "weight": value}]})
+    assert reply.status == 200, reply.body
+    assert reply.json["answers"][0]["verdict"] == "unfamiliar"

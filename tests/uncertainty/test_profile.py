@@ -131,6 +131,16 @@ def test_impossible_rows_are_infinitely_unusual() -> None:
         Profile.fit(graph, x[:2])
 
 
+@pytest.mark.parametrize("value", [1e100, 1e154, 1e200])
+def test_rows_too_far_out_for_a_number_are_infinitely_unusual(value: float) -> None:
+    circuit = socratic.rat_spn(4, 1, n_sums=2, n_leaves=2, depth=2, n_repetitions=2).double()
+    x = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    profile = Profile.fit(circuit, x, min_columns=1)
+    strange = x[:1].clone()
+    strange[0, 1] = value
+    assert profile.score(circuit, strange).tolist() == [np.inf]
+
+
 def test_classes_without_a_region_say_nothing_of_it() -> None:
     def pair(a: int, b: int, mean: float) -> Product:
         return Product((Leaf(a, Gaussian.of(mean, 1.0)), Leaf(b, Gaussian.of(mean, 1.0))))

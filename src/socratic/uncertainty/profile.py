@@ -135,8 +135,11 @@ class Profile:
         impossible = np.isneginf(parts.values).any(1)
         deviation = parts.deviation(self.column_mean, self.excess)
         deviation[impossible] = 0.0
-        distance = np.einsum("nq,qp,np->n", deviation, self.precision, deviation, optimize=True)
-        return np.where(impossible, np.inf, 0.5 * distance)
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a row so far out that its distance is no number is infinitely far
+            distance = np.einsum("nq,qp,np->n", deviation, self.precision, deviation, optimize=True)
+        return np.where(impossible | np.isnan(distance), np.inf, 0.5 * distance)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the profile from."""
