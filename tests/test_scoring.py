@@ -13,7 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitImageClassifier
+from socratic import rat_spn
+from socratic.estimators import (
+    CircuitClassifier,
+    CircuitDensity,
+    CircuitImageClassifier,
+    CircuitImageDensity,
+    CircuitOutlierDetector,
+)
 from socratic.scoring import ANSWER_COLUMNS, Columns, ImageScorer, TableScorer, scorer_of
 
 pa = pytest.importorskip("pyarrow")
@@ -133,9 +140,72 @@ def test_images_are_read_by_their_paths(tmp_path: Path) -> None:
     assert resizing(pa.record_batch({"path": paths})).equals(found)
 
 
+def test_outlier_detectors(frame: pd.DataFrame) -> None:
+    model = CircuitOutlierDetector(rejection_rate=0.1, random_state=0, n_jobs=1).fit(frame)
+    odd = frame.head(30).assign(age=[4000.0, *frame["age"][1:30]], colour=["red", "mauve", *frame["colour"][2:30]])
+    scorer, columns = scorer_of(model), Columns("a_")
+    found = scorer(batch_of(odd), columns=columns)
+    names = ["log_likelihood", "log_std", "p_value", "verdict", "reasons"]
+    assert found.schema.names == scorer.added(columns) == [f"a_{name}" for name in names]
+    assert found.schema.equals(scorer.schema(columns))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        doubt, p_value, labels = model.uncertainty(odd), model.p_value(odd), model.predict(odd)
+    assert np.array_equal(found.column("a_log_likelihood"), doubt.log_likelihood)
+    assert np.array_equal(found.column("a_log_std"), doubt.log_std)
+    assert np.array_equal(found.column("a_p_value"), p_value)
+    verdict = np.where(labels < 0, "unfamiliar", "familiar").tolist()
+    assert columns.verdicts(found) == verdict
+    assert {"familiar", "unfamiliar"} == set(verdict)
+    reasons = found.column("a_reasons").to_pylist()
+    assert [bool(text) for text in reasons] == [each == "unfamiliar" for each in verdict]
+    assert [text.partition(";")[0] for text in reasons[:2]] == ["age", "colour"]
+    assert scorer.unknown == {"colour": (1, "mauve")}
+    assert scorer(batch_of(odd)).schema.names == names[:4]
+    assert pickle.loads(pickle.dumps(scorer))(batch_of(odd), columns=columns).equals(found)
+    with pytest.raises(ValueError, match="probabilities are those of classes; a CircuitOutlierDetector has none"):
+        scorer.added(Columns(probabilities=True))
+
+
+def test_densities(frame: pd.DataFrame) -> None:
+    model = CircuitDensity(n_epochs=1, n_sums=2, n_repetitions=1, random_state=0, n_jobs=1).fit(frame)
+    scorer, columns = scorer_of(model), Columns()
+    found = scorer(batch_of(frame), columns=columns)
+    assert found.schema.equals(scorer.schema(columns))
+    assert found.schema.names == ["log_likelihood", "log_std"]
+    assert np.array_equal(found.column("log_likelihood"), model.score_samples(frame))
+    assert columns.verdicts(found) == [None] * len(frame)
+    with pytest.raises(ValueError, match="explain says why rows are refused; a CircuitDensity refuses none"):
+        scorer.chosen(Columns(explain=True))
+
+
+def test_densities_of_images(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    images = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 1), dtype=np.uint8)
+    paths = [str(tmp_path / f"{place}.png") for place in range(20)]
+    for path, pixels in zip(paths, images, strict=True):
+        image.fromarray(pixels[..., 0]).save(path)
+    model = CircuitImageDensity(n_epochs=1, n_sums=2, random_state=0, n_jobs=1).fit(images)
+    scorer, columns = scorer_of(model), Columns()
+    found = scorer(pa.record_batch({"path": paths}), columns=columns)
+    assert found.schema.equals(scorer.schema(columns))
+    assert found.schema.names == ["log_likelihood"]
+    assert np.array_equal(found.column("log_likelihood"), model.score_samples(images))
+
+
+def test_models_from_older_files_give_no_reasons(frame: pd.DataFrame) -> None:
+    model = CircuitOutlierDetector(random_state=0, n_jobs=1).fit(frame)
+    del model.familiar_
+    scorer = scorer_of(model)
+    assert scorer.added(Columns())[-1] == "verdict"
+    with pytest.raises(ValueError, match="explain needs familiar rows to compare with, and the model has none"):
+        scorer.chosen(Columns(explain=True))
+
+
 def test_other_models_have_no_scorer() -> None:
-    with pytest.raises(ValueError, match="model must be a classifier of tables or images; got CircuitDensity"):
-        scorer_of(CircuitDensity())
+    expected = "model must be a classifier, an outlier detector or a density of tables or images; got Circuit"
+    with pytest.raises(ValueError, match=expected):
+        scorer_of(rat_spn(4, 2, depth=1))
 
 
 def test_pickles_hold_a_model_file(model: CircuitClassifier, frame: pd.DataFrame) -> None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import socratic
@@ -155,6 +157,29 @@ def test_damaged_models(run: Run, folder: Path, tmp_path: Path) -> None:
 def test_other_models_are_named(run: Run, tmp_path: Path) -> None:
     socratic.rat_spn(4, 2, depth=1).save(tmp_path / "model")
     assert "model holds a Circuit; name a classifier" in assert_one_line(run("info", tmp_path / "model"))
+    rows = write_csv(tmp_path / "rows.csv", table(5, 0))
+    done = run("predict", tmp_path / "model", rows, "-o", tmp_path / "out.csv")
+    assert "model holds a Circuit; name a classifier, an outlier detector or a density" in assert_one_line(done)
+
+
+def test_guards_are_nothing_alone(run: Run, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    guard = socratic.CircuitGuard(_halves, density=socratic.CircuitDensity(n_epochs=1), random_state=0).fit(x)
+    guard.save(tmp_path / "guard")
+    rows = write_csv(tmp_path / "rows.csv", table(5, 0))
+    for arguments in (["predict", tmp_path / "guard", rows, "-o", tmp_path / "out.csv"], ["info", tmp_path / "guard"]):
+        assert "guard holds a guard without its model" in assert_one_line(run(*arguments))
+
+
+def _halves(x: np.ndarray) -> np.ndarray:
+    return np.full((len(x), 2), 0.5)
+
+
+def test_models_without_classes_cannot_be_evaluated(run: Run, tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "rows.csv", table(50, 0))
+    socratic.CircuitDensity(n_epochs=1).fit(pd.read_csv(data)[["income"]]).save(tmp_path / "density")
+    line = assert_one_line(run("evaluate", tmp_path / "density", data, "--target", "outcome"))
+    assert "density holds a CircuitDensity, which has no classes; name a classifier" in line
 
 
 @pytest.fixture

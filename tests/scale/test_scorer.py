@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from socratic import load
+from socratic import load, rat_spn
 from socratic.estimators import CircuitDensity
-from socratic.scale import Columns, ModelScorer
+from socratic.scale import Columns, ModelScorer, score_files
 from socratic.scale import scorer as module
-from tests.scale.conftest import table
+from tests.scale.conftest import table, write_tables
 
 pa = pytest.importorskip("pyarrow")
 
@@ -60,8 +60,19 @@ def test_another_model_under_the_same_name_is_refused(models: Path, tmp_path: Pa
         scorer.load()
 
 
-def test_classifiers_alone_score(tmp_path: Path) -> None:
-    model = CircuitDensity(n_epochs=1, n_sums=2, n_repetitions=1, n_jobs=1)
-    model.fit(table(100, 0)[["age"]]).save(tmp_path / "density")
-    with pytest.raises(ValueError, match="density holds a CircuitDensity; name a classifier"):
-        ModelScorer.of(tmp_path / "density")
+def test_densities_score_too(tmp_path: Path) -> None:
+    frame = table(100, 0)
+    model = CircuitDensity(n_epochs=1, n_sums=2, n_repetitions=1, n_jobs=1).fit(frame[["age"]])
+    model.save(tmp_path / "density")
+    scorer = ModelScorer.of(tmp_path / "density")
+    found = scorer(pa.Table.from_pandas(frame, preserve_index=False)).select(["log_likelihood", "log_std"])
+    assert found.schema.equals(scorer.schema())
+    assert found.column(0).to_pylist() == model.score_samples(frame[["age"]]).tolist()
+    summary = score_files(scorer, write_tables(tmp_path / "data"), tmp_path / "out")
+    assert (summary.verdicts, summary.problems) == ({"unjudged": 120}, [])
+
+
+def test_circuits_do_not_score(tmp_path: Path) -> None:
+    rat_spn(4, 2, depth=1).save(tmp_path / "circuit")
+    with pytest.raises(ValueError, match=r"circuit cannot score: model must be a classifier, .*; got Circuit"):
+        ModelScorer.of(tmp_path / "circuit")

@@ -58,7 +58,7 @@ def test_detectors_and_densities(site: Site) -> None:
     frame, _ = make_fruit(20, seed=2)
     table = frame.to_csv(index=False).encode()
     odd = pd.read_csv(io.BytesIO(send(site, table, "model=odd&prefix=a_").body))
-    assert list(odd)[-4:] == ["a_log_likelihood", "a_log_std", "a_p_value", "a_verdict"]
+    assert list(odd)[-5:] == ["a_log_likelihood", "a_log_std", "a_p_value", "a_verdict", "a_reasons"]
     assert odd["a_p_value"].to_numpy() == pytest.approx(fitted("detector").p_value(frame), rel=1e-4)
     density = pd.read_csv(io.BytesIO(send(site, table, "model=density").body))
     assert list(density)[-2:] == ["log_likelihood", "log_std"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from socratic.cli.measures import Results
     from socratic.estimators import Answer
-    from socratic.scoring import Scorer
+    from socratic.scoring import ClassScorer
     from socratic.tables.raw import Coded
     from socratic.tables.reading import Source
 
@@ -70,10 +70,10 @@ def evaluate(
     outputs.prepare(data, model, *([] if ood is None else [ood]))
     from socratic.cli.console import output, waiting
     from socratic.cli.measures import measure, measure_others
-    from socratic.cli.scoring import check_columns, load_scorer, warn
+    from socratic.cli.scoring import check_columns, load_class_scorer, warn
 
     with waiting("reading the model"):
-        scorer = load_scorer(model, device, jobs, resize=resize)
+        scorer = load_class_scorer(model, device, jobs, resize=resize)
     for table in [source] if other is None else [source, other]:
         check_columns(scorer, table)
     known = collect(scorer, source, target, drop_missing_target, explain)
@@ -154,7 +154,7 @@ def _target(data: Path, target: str | None, source: Source) -> str:
 
 
 def collect(
-    scorer: Scorer, source: Source, target: str | None, drop_missing_target: bool, explain: bool = False
+    scorer: ClassScorer, source: Source, target: str | None, drop_missing_target: bool, explain: bool = False
 ) -> Results:
     """Score a whole table; what is kept of each row is a few numbers, and why it was refused."""
     from socratic.cli.console import watched
@@ -183,7 +183,7 @@ def collect(
     return Results(answer, scorer.model.verdicts(answer), numbers, int((~kept).sum()), why)
 
 
-def _class_numbers(scorer: Scorer, labels: Coded, path: Path, target: str) -> np.ndarray:
+def _class_numbers(scorer: ClassScorer, labels: Coded, path: Path, target: str) -> np.ndarray:
     from socratic.tables.categories import Categories
     from socratic.tables.cells import shorten
 

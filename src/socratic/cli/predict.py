@@ -12,7 +12,9 @@ from socratic.cli.options import Device, Explain, Jobs, Prefix, Probabilities, Q
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model file: of socratic fit, or of save in Python.")
+    ],
     data: Annotated[
         Path,
         typer.Argument(
@@ -40,6 +42,9 @@ def predict(
     answered; and the verdict, familiar, unfamiliar or ambiguous (if the model was fitted with --risk). Then the
     probability of each class, p(CLASS); and the reasons: of unfamiliar rows the three columns, or regions of an image,
     that are most surprising given all others, of ambiguous ones the two most probable classes.
+
+    Of an outlier detector: log_likelihood and log_std, its standard deviation; p_value, verdict and reasons. Of a
+    density: log_likelihood and log_std, of images log_likelihood alone.
     """
     from socratic.cli.folders import open_rows
     from socratic.cli.parsing import check_writable
@@ -49,6 +54,7 @@ def predict(
     check_writable(output, data, model)
     source = open_rows(data)
     from socratic.cli.console import waiting, watched
+    from socratic.cli.failures import library_errors
     from socratic.cli.scoring import check_columns, load_scorer, say_counts, warn
     from socratic.scoring import Columns
     from socratic.tables.writing import open_sink
@@ -56,14 +62,15 @@ def predict(
     with waiting("reading the model", quiet):
         scorer = load_scorer(model, device, jobs, resize=resize)
     check_columns(scorer, source)
-    columns = Columns(prefix, probabilities, explain)
+    with library_errors():
+        columns = scorer.chosen(Columns(prefix, probabilities, explain))
     scorer.check_names(columns, source.names, data)
-    counts: Counter[str] = Counter()
+    counts: Counter[str | None] = Counter()
     with open_sink(output, scorer.numeric) as sink:
         for chunk in watched(source, "predicting", quiet):
             said = scorer(chunk.batch, chunk.start, columns)
             sink.write(chunk.batch, said)
-            counts.update(said.column(columns.verdict).to_pylist())
+            counts.update(columns.verdicts(said))
     warn(scorer.model, scorer.unknown)
     if not quiet:
         print(f"{say_counts(scorer.model, counts)}, written to {output}")

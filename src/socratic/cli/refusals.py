@@ -12,7 +12,7 @@ from socratic.cli.measure_tables import Sheet
 if TYPE_CHECKING:
     import numpy as np
 
-    from socratic.scoring import Scorer
+    from socratic.scoring import ClassScorer
     from socratic.tables.reading import Chunk
     from socratic.uncertainty.reasons import Reason
 
@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
     words: str  # the same with their values and how surprising they are
 
 
-def refusals(scorer: Scorer, chunk: Chunk, refused: np.ndarray) -> list[Refusal]:
+def refusals(scorer: ClassScorer, chunk: Chunk, refused: np.ndarray) -> list[Refusal]:
     """Why the rows of a chunk that are ``refused`` (n,) are so."""
     from socratic.cli.folders import PATH
     from socratic.scoring import N_REASONS

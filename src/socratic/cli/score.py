@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from socratic.cli.options import Device, Explain, Prefix, Probabilities, Quiet
 
 if TYPE_CHECKING:
-    from socratic.estimators.classification import CircuitClassifierBase
     from socratic.scale import InputFile, Outcome, Summary
 
 PROBLEMS_SHOWN = 5
@@ -20,7 +19,9 @@ REPORT_SECONDS = 60
 
 
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file written by socratic fit: a path or URI.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model file, of socratic fit or of save in Python: a path or URI.")
+    ],
     dataset: Annotated[
         str,
         typer.Argument(
@@ -97,7 +98,7 @@ def _watched(left: Sequence[InputFile], outcomes: Iterator[Outcome]) -> Iterator
                 complain(f"{n_files:,} of {len(left):,} files, {n_bytes / max(total, 1):.0%}, {rate}")
 
 
-def _report(summary: Summary, model: CircuitClassifierBase, output: str, quiet: bool) -> None:
+def _report(summary: Summary, model: Any, output: str, quiet: bool) -> None:
     from socratic.cli.failures import UserError, complain
     from socratic.cli.scoring import say_counts, warn
 

@@ -10,7 +10,7 @@ from socratic.cli.failures import UserError, complain, no_such_column
 
 if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
-    from socratic.scoring import Scorer
+    from socratic.scoring import ClassScorer, Scorer
     from socratic.tables.columns import Unknown
     from socratic.tables.reading import Source
 
@@ -34,6 +34,8 @@ def load_any(path: Path, device: str = "auto", jobs: int | None = None) -> Any:
         return load(path, device=choose_device(device))
     except ModelFileError as error:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
+    except ValueError as error:  # a guard, which is nothing without the model that it guards
+        raise UserError(f"{error} of socratic.load; commands take models that stand alone") from error
 
 
 def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifierBase:
@@ -48,13 +50,31 @@ def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> Cir
 
 def load_scorer(path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False) -> Scorer:
     """Read a model file, to apply the model to tables or images; ``resize`` is for images alone."""
-    from socratic.scoring import ImageScorer, scorer_of
+    from socratic.scoring import OfImages, scorer_of
 
-    scorer = scorer_of(load_model(path, device, jobs))
-    if isinstance(scorer, ImageScorer):
+    model = load_any(path, device, jobs)
+    try:
+        scorer = scorer_of(model)
+    except ValueError:
+        raise UserError(
+            f"{path} holds a {type(model).__name__}; name a classifier, an outlier detector or a density"
+        ) from None
+    if isinstance(scorer, OfImages):
         scorer.resize = resize
     elif resize:
-        raise UserError(f"--resize is for images; {path} classifies the rows of tables")
+        raise UserError(f"--resize is for images; {path} answers the rows of tables")
+    return scorer
+
+
+def load_class_scorer(
+    path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False
+) -> ClassScorer:
+    """The same for the file of a classifier."""
+    from socratic.scoring import ClassScorer
+
+    scorer = load_scorer(path, device, jobs, resize=resize)
+    if not isinstance(scorer, ClassScorer):
+        raise UserError(f"{path} holds a {type(scorer.model).__name__}, which has no classes; name a classifier")
     return scorer
 
 
@@ -86,28 +106,29 @@ def check_columns(scorer: Scorer, source: Source) -> None:
         raise no_such_column(source.path, missing, others or source.names)
 
 
-def warn(model: CircuitClassifierBase, unknown: Mapping[str, Unknown]) -> None:
+def warn(model: Any, unknown: Mapping[str, Unknown]) -> None:
     """Say, once, how many values were not seen in training, and whether verdicts keep what they promise."""
     if unknown:
         from socratic.tables.inputs import describe_unknown
 
         complain(f"warning: {describe_unknown(unknown)}")
-    if not model.calibrated_:
+    if not getattr(model, "calibrated_", True):
         complain(
-            "warning: too few rows were held out when the model was trained (see socratic info): verdicts may not keep "
+            "warning: too few rows were held out when the model was trained: verdicts may not keep "
             f"its rejection rate of {model.rejection_rate:g}"
         )
-    if model._risk_problem() is not None:
+    if getattr(model, "risk", None) is not None and model._risk_problem() is not None:
         complain(
             f"warning: no row can be answered at the model's risk of {model.risk:g} (see socratic info): every "
             "row is ambiguous or unfamiliar"
         )
 
 
-def say_counts(model: CircuitClassifierBase, verdicts: Mapping[str, int]) -> str:
+def say_counts(model: Any, verdicts: Mapping[Any, int]) -> str:
     """How many rows there are, and how many of them are not answered, in words."""
     n_rows = sum(verdicts.values())
-    refused = ["unfamiliar", *([] if model.risk is None else ["ambiguous"])]
+    promises = {"unfamiliar": "rejection_rate", "ambiguous": "risk"}  # densities make none, and refuse no row
+    refused = [verdict for verdict, promise in promises.items() if getattr(model, promise, None) is not None]
     shares = ((verdicts.get(verdict, 0), verdict) for verdict in refused)
     told = (f"{count:,} {verdict} ({count / max(n_rows, 1):.1%})" for count, verdict in shares)
     return ", ".join([f"{n_rows:,} rows", *told])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from socratic.errors import DataFileError
-from socratic.scale.manifest import InputFile, Manifest, Record
+from socratic.scale.manifest import UNJUDGED, InputFile, Manifest, Record
 from socratic.scale.places import Place
 from socratic.scale.scorer import ModelScorer
 from socratic.scoring import Scorer
@@ -74,5 +74,5 @@ class FileScorer:
             for chunk in source.chunks():
                 added = scorer(chunk.batch, chunk.start, columns)
                 sink.write(chunk.batch, added)
-                verdicts.update(added.column(columns.verdict).to_pylist())
+                verdicts.update(verdict or UNJUDGED for verdict in columns.verdicts(added))
         return verdicts

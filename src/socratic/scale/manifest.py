@@ -21,6 +21,8 @@ from socratic.tables.columns import Unknown
 from socratic.tables.reading import SUFFIXES
 
 MANIFEST = "_manifest"
+UNJUDGED = "unjudged"
+"""What rows are counted as that a density answered: it has no verdicts."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def score_files(
     Parameters
     ----------
     model : path, URI, Place or ModelScorer
-        A file written by ``socratic fit`` or a classifier's ``save``; as a scorer, also which columns are added, and
+        A file written by ``socratic fit`` or an estimator's ``save``; as a scorer, also which columns are added, and
         where to compute.
     dataset, output : path, URI or Place
         Folders (or one table) to read, and a folder to write to; of URIs, those of pyarrow's file systems.

@@ -11,14 +11,13 @@ from typing import Any
 
 from socratic.errors import ModelFileError
 from socratic.estimators.building import choose_device, threads
-from socratic.estimators.classification import CircuitClassifierBase
 from socratic.loading import load
 from socratic.scale.places import Place, PlaceLike
-from socratic.scoring import REASONS_COLUMN, Columns, Scorer, scorer_of
+from socratic.scoring import Columns, Scorer, scorer_of
 from socratic.tables import reading
 from socratic.tables.batches import import_pyarrow
 
-_loaded: dict[tuple[str, str], CircuitClassifierBase] = {}
+_loaded: dict[tuple[str, str], Any] = {}
 """The model that was applied last, by its checksum and device."""
 _loading, _computing = Lock(), Lock()
 
@@ -33,7 +32,7 @@ class ModelScorer:
     Attributes
     ----------
     model : Place
-        A file written by ``socratic fit`` or a classifier's ``save``, which every process that scores can read.
+        A file written by ``socratic fit`` or an estimator's ``save``, which every process that scores can read.
     checksum : str
         SHA-256 of that file: no process scores with another one of the same name.
     columns : Columns
@@ -83,15 +82,7 @@ class ModelScorer:
 
     def schema(self) -> Any:
         """The names and types of the columns that are added, a ``pyarrow.Schema``."""
-        pa = import_pyarrow()
-        scorer = self.load()
-        prefix = self.columns.prefix
-        types = {
-            f"{prefix}label": pa.array(scorer.model.classes_.tolist()).type,
-            self.columns.verdict: pa.string(),
-            f"{prefix}{REASONS_COLUMN}": pa.string(),
-        }
-        return pa.schema([(name, types.get(name, pa.float64())) for name in scorer.added(self.columns)])
+        return self.load().schema(self.columns)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -99,11 +90,13 @@ class ModelScorer:
         with _computing, threads(self.n_threads):
             yield
 
-    def _read(self) -> CircuitClassifierBase:
+    def _read(self) -> Any:
         with self.model.for_reading() as path:
             if hashlib.sha256(path.read_bytes()).hexdigest() != self.checksum:
                 raise ModelFileError(f"{self.model} has changed since the scoring began; start it again")
             model = load(path, device=choose_device(self.device))
-        if not isinstance(model, CircuitClassifierBase):
-            raise ModelFileError(f"{self.model} holds a {type(model).__name__}; name a classifier")
+        try:
+            scorer_of(model)
+        except ValueError as error:
+            raise ModelFileError(f"{self.model} cannot score: {error}") from None
         return model

@@ -19,7 +19,7 @@ def spark_udf(model: PlaceLike | ModelScorer, columns: Columns | None = None) ->
     Parameters
     ----------
     model : path, URI, Place or ModelScorer
-        A file written by ``socratic fit`` or a classifier's ``save``, which all workers can read.
+        A file written by ``socratic fit`` or an estimator's ``save``, which all workers can read.
     columns : Columns, optional
         Which fields the structs have.
 

@@ -22,9 +22,9 @@ from socratic.serve.model import (
     Take,
     a,
     classifier_records,
+    finished,
     finite,
     leave,
-    likelihood_records,
     with_reasons,
 )
 from socratic.serve.problems import RequestError
@@ -82,7 +82,7 @@ class ServedImages(ServedModel):
             judged = list(zip(batches, judgements, strict=True)) if whole else []
             records = classifier_records(model, Answer.concatenate(answers))
         else:
-            records = likelihood_records(model.score_samples(asked), None, None, None)
+            records = [finished({"log_likelihood": value}) for value in model.score_samples(asked).tolist()]
         if options.explain:
             reasons = model.explain(np.ma.getdata(asked))
             with_reasons(records, reasons, options.reasons)

@@ -26,10 +26,10 @@ from socratic.estimators.committee import NO_DROPOUT
 from socratic.estimators.density import DensityBase
 from socratic.estimators.posterior import DROPOUT
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.scoring import encode_batch, scorer_of
+from socratic.scoring import answers_of, encode_batch, judge_density, likelihoods_of
 from socratic.serve.columns import Field, checked_rows, record_batch
 from socratic.serve.problems import RequestError
-from socratic.uncertainty.ambiguity import FAMILIAR, UNFAMILIAR
+from socratic.uncertainty.ambiguity import UNFAMILIAR
 from socratic.uncertainty.answers import Answer, Judgement
 from socratic.uncertainty.reasons import Reasons
 
@@ -242,7 +242,7 @@ class ServedTable(ServedModel):
 
 def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Record]:
     """What a classifier says of rows: what ``socratic predict`` writes, and all that is behind it."""
-    said = scorer_of(model).answers(answer).to_pylist()
+    said = answers_of(model, answer).to_pylist()
     classes, doubt = model.classes_.tolist(), answer.uncertainty
     unfamiliar = model.is_rejected(answer).tolist()
     for place, record in enumerate(said):
@@ -252,7 +252,7 @@ def classifier_records(model: CircuitClassifierBase, answer: Answer) -> list[Rec
         record["log_std"] = float(doubt.log_std[place])
         record["unfamiliar"] = unfamiliar[place]
         record["ambiguous"] = None if model.risk is None else record["risk"] > model.risk
-    return [_finished(record) for record in said]
+    return [finished(record) for record in said]
 
 
 def of_classes(classes: Sequence[Any], shares: Sequence[float], stds: Sequence[float]) -> list[Record]:
@@ -263,31 +263,12 @@ def of_classes(classes: Sequence[Any], shares: Sequence[float], stds: Sequence[f
     ]
 
 
-def judge_density(model: DensityBase, x: Tensor) -> Judgement | None:
-    """How familiar rows (N, V) are as a detector's circuit reads them; densities do not say."""
-    return model.judge_rows(x) if isinstance(model, CircuitOutlierDetector) else None
-
-
 def density_records(model: DensityBase, x: Tensor, judgement: Judgement | None) -> list[Record]:
     """What a density or a detector says of rows (N, V) as its circuit reads them, which it has judged."""
-    doubt = model.uncertainty_rows(x)
-    p_value = None if judgement is None else judgement.p_value
-    return likelihood_records(doubt.log_likelihood, doubt.log_std, p_value, getattr(model, "rejection_rate", None))
-
-
-def likelihood_records(
-    log_likelihood: np.ndarray, log_std: np.ndarray | None, p_value: np.ndarray | None, rate: float | None
-) -> list[Record]:
-    """Records of rows without labels, from what is known of each (N,)."""
-    records: list[Record] = []
-    for place, value in enumerate(log_likelihood.tolist()):
-        record: Record = {"log_likelihood": value, "log_std": None if log_std is None else float(log_std[place])}
-        if p_value is not None and rate is not None:
-            record["p_value"] = float(p_value[place])
-            record["unfamiliar"] = record["p_value"] <= rate
-            record["verdict"] = UNFAMILIAR if record["unfamiliar"] else FAMILIAR
-        records.append(_finished(record))
-    return records
+    said = likelihoods_of(model, x, judgement).to_pylist()
+    for record in said if judgement is not None else ():
+        record["unfamiliar"] = record["verdict"] == UNFAMILIAR
+    return [finished(record) for record in said]
 
 
 def with_reasons(records: list[Record], reasons: Reasons | None, most: int) -> list[Record]:
@@ -331,7 +312,8 @@ def a(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _finished(record: Record) -> Record:
+def finished(record: Record) -> Record:
+    """The same record with all that one holds; None stands for what is not known."""
     return {name: finite(record.get(name)) for name in ANSWER_FIELDS}
 
 

@@ -14,18 +14,21 @@ from typing import Annotated, Any, Literal
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
+from torch import Tensor
 
 from socratic.errors import DataFileError
 from socratic.estimators import Answer, CircuitClassifier
-from socratic.scoring import Columns, Scorer, TableScorer, encode_batch
+from socratic.estimators.density import DensityBase
+from socratic.scoring import Columns, Scorer, TableLikelihoodScorer, TableScorer, encode_batch
 from socratic.serve.limits import TABLES_PATH
-from socratic.serve.model import Options, ServedTable, Take, density_records, judge_density
+from socratic.serve.model import Options, ServedTable, Take
 from socratic.serve.problems import RequestError, shortened
 from socratic.serve.service import Service
 from socratic.serve.v1 import FAILURES, ModelName
-from socratic.tables.batches import import_pyarrow, raw_batch
+from socratic.tables.batches import raw_batch
 from socratic.tables.reading import Chunk, TableSource, open_source
 from socratic.tables.writing import CsvSink, ParquetSink, Sink
+from socratic.uncertainty.answers import Judgement
 
 _log = logging.getLogger("socratic.serve")
 KINDS = {
@@ -51,32 +54,18 @@ class _ClassScorer(TableScorer):
         return answer
 
 
-class LikelihoodScorer(TableScorer):
+class _LikelihoodScorer(TableLikelihoodScorer):
     """Gives rows what a density or an outlier detector says of them, and tells what it answered."""
 
-    model: Any
-
-    def __init__(self, model: Any, take: Take) -> None:
+    def __init__(self, model: DensityBase, take: Take) -> None:
         super().__init__(model)
         self._take = take
 
-    def added(self, columns: Columns = Columns()) -> list[str]:  # noqa: B008 - it is frozen
-        """The names of the columns that rows are given."""
-        judged = ["p_value", "verdict"] if hasattr(self.model, "rejection_rate") else []
-        return [columns.prefix + name for name in ("log_likelihood", "log_std", *judged)]
-
-    def __call__(self, batch: Any, start: int = 0, columns: Columns = Columns()) -> Any:  # noqa: B008 - likewise
-        """What is written of each row."""
-        pa = import_pyarrow()
-        x = encode_batch(self.model, batch, start, self.unknown)
-        judgement = judge_density(self.model, x)
-        records = density_records(self.model, x, judgement)
+    def judge(self, x: Tensor) -> Judgement | None:
+        """How familiar rows (N, V) are as the circuit reads them."""
+        judgement = super().judge(x)
         self._take(x, judgement)
-        names = [name.removeprefix(columns.prefix) for name in self.added(columns)]
-        types = {"verdict": pa.string()}
-        columns_ = ([record[name] for record in records] for name in names)
-        arrays = [pa.array(values, types.get(name, pa.float64())) for name, values in zip(names, columns_, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=self.added(columns))
+        return judgement
 
 
 class _Pipe(io.RawIOBase):
@@ -137,11 +126,11 @@ def router(service: Service) -> APIRouter:
         try:
             options = Options(rejection_rate, risk, doubt, dropout, watched=watched)
             name, scorer = _asked(service, model, content_type, options)
+            columns = _chosen(scorer, Columns(prefix, probabilities, explain))
         except RequestError:
             async for _ in request.stream():  # whoever sends a table reads the reply afterwards
                 pass
             raise
-        columns = Columns(prefix, probabilities, explain)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="socratic-")))
             path = folder / f"table{KINDS[content_type]}"
@@ -169,8 +158,16 @@ def _asked(service: Service, model: str | None, content_type: str, options: Opti
     if content_type not in KINDS:
         raise RequestError(f"the content type must be {' or '.join(KINDS)}; got {shortened(content_type)}", 415)
     variant, take = served.variant(options), service.watches.taker(served, options)
-    kind = _ClassScorer if isinstance(variant, CircuitClassifier) else LikelihoodScorer
+    kind = _ClassScorer if isinstance(variant, CircuitClassifier) else _LikelihoodScorer
     return served.name, kind(variant, take)
+
+
+def _chosen(scorer: Scorer, columns: Columns) -> Columns:
+    """The columns that rows are given; it is a mistake to ask for those that the model does not have."""
+    try:
+        return scorer.chosen(columns)
+    except ValueError as error:
+        raise RequestError(str(error)) from error
 
 
 async def _answers(
@@ -190,10 +187,7 @@ async def _answers(
             compute = partial(_score, scorer, columns)
             said = await service.batcher.answer(object(), chunk, chunk.batch.num_rows, compute)
             await to_thread.run_sync(sink.write, chunk.batch, said)
-            verdict = columns.verdict
-            service.metrics.count_answers(
-                name, said.column(verdict).to_pylist() if verdict in said.schema.names else [None] * said.num_rows
-            )
+            service.metrics.count_answers(name, columns.verdicts(said))
             yield pipe.take()
         await to_thread.run_sync(sink.close)
         yield pipe.take()

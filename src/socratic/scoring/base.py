@@ -1,11 +1,11 @@
-"""From a batch of rows to answers: the one way that the commands take, and whatever else applies a model to rows."""
+"""What all scorers share: which columns they add to a batch of rows, and how they read one."""
 
 from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,16 @@ import torch
 from torch import Tensor
 
 from socratic.errors import DataFileError
-from socratic.estimators import Answer, CircuitClassifier, CircuitImageClassifier
-from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.tabular import TableEstimator
 from socratic.images.folders import read_images
 from socratic.loading import load
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
-from socratic.uncertainty.ambiguity import AMBIGUOUS, UNFAMILIAR
 from socratic.uncertainty.reasons import Reasons
 
-ANSWER_COLUMNS = ("label", "probability", "entropy", "std", "p_value", "risk", "verdict")
-"""What a scorer says of each row: the most probable class, its probability, the entropy of the prediction, the standard
-deviation of the probability over what is in doubt, the p-value, the smallest risk at which the row is answered, and
-whether it is familiar, unfamiliar or ambiguous."""
-REASONS_COLUMN = "reasons"
+VERDICT_COLUMN, REASONS_COLUMN = "verdict", "reasons"
 N_REASONS = 3
 """Parts of a row that it names, at most."""
-MOST_CLASSES = 20
-"""Of more classes the probabilities are written only if asked for."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +47,27 @@ class Columns:
     @property
     def verdict(self) -> str:
         """The name of the column with the verdicts."""
-        return f"{self.prefix}verdict"
+        return f"{self.prefix}{VERDICT_COLUMN}"
+
+    def verdicts(self, said: Any) -> list[str | None]:
+        """The verdict on each row of a ``pyarrow.RecordBatch`` of answers; None of models that give none."""
+        if self.verdict not in said.schema.names:
+            return [None] * said.num_rows
+        verdicts: list[str | None] = said.column(self.verdict).to_pylist()
+        return verdicts
 
 
 ANSWERS_ALONE = Columns(probabilities=False, explain=False)
 
 
 class Scorer(ABC):
-    """Applies a classifier to batches of rows.
+    """Applies a model to batches of rows.
 
     A scorer can be pickled: it then carries the content of a model file, nothing of which is ever executed.
 
     Attributes
     ----------
-    model : CircuitClassifier or CircuitImageClassifier
+    model : estimator
         A fitted one.
     names : list of str
         The columns that rows must have, in any order and among others.
@@ -79,44 +77,15 @@ class Scorer(ABC):
         Values not seen in training, by column, in all the rows scored so far.
     """
 
+    model: Any
     names: list[str]
     numeric: frozenset[str] = frozenset()
 
-    def __init__(self, model: CircuitClassifierBase) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
         self.unknown: dict[str, Unknown] = {}
 
     @abstractmethod
-    def answer(self, batch: Any, start: int = 0) -> Answer:
-        """What the model says of each row.
-
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch
-        start : int
-            Rows before these, for messages.
-        """
-
-    @abstractmethod
-    def explain(self, batch: Any, start: int = 0) -> Reasons:
-        """Why each row is unusual, or is not; arguments as for :meth:`answer`."""
-
-    def reasons(self, batch: Any, answer: Answer, start: int = 0) -> Any:
-        """Why rows are not answered: a ``pyarrow.Array`` of text, empty for rows that are.
-
-        The parts that speak most against an unfamiliar row, most first; the two most probable classes of an ambiguous
-        one.
-        """
-        verdict = self.model.verdicts(answer)
-        texts = np.full(len(verdict), "", dtype=object)
-        unfamiliar, ambiguous = (np.flatnonzero(verdict == each) for each in (UNFAMILIAR, AMBIGUOUS))
-        if len(unfamiliar):
-            against = self.explain(batch.take(unfamiliar), start).top(N_REASONS)
-            texts[unfamiliar] = ["; ".join(reason.name for reason in row) for row in against]
-        closest = np.argsort(-answer.probabilities[ambiguous], axis=1, kind="stable")[:, :2]
-        texts[ambiguous] = [f"{first} or {second}" for first, second in self.model.classes_[closest]]
-        return import_pyarrow().array(texts, "string")
-
     def __call__(self, batch: Any, start: int = 0, columns: Columns = ANSWERS_ALONE) -> Any:
         """What is written of each row: a ``pyarrow.RecordBatch`` with the columns :meth:`added`.
 
@@ -127,26 +96,29 @@ class Scorer(ABC):
             Rows before these, for messages.
         columns : Columns
         """
-        columns = self.chosen(columns)
-        answer = self.answer(batch, start)
-        said = self.answers(answer, probabilities=bool(columns.probabilities))
-        if columns.explain:
-            said = said.append_column(REASONS_COLUMN, self.reasons(batch, answer, start))
-        return said.rename_columns(self.added(columns))
 
+    @abstractmethod
     def chosen(self, columns: Columns) -> Columns:
-        """The same columns, with what is left to the model decided."""
-        if columns.probabilities is None:
-            columns = replace(columns, probabilities=len(self.class_columns) <= MOST_CLASSES)
-        if columns.explain is None:  # models from older files have nothing to compare with
-            columns = replace(columns, explain=hasattr(self.model, "familiar_"))
-        return columns
+        """The same columns, with what is left to the model decided; raises ``ValueError`` if it has no such columns."""
+
+    @abstractmethod
+    def _said(self, columns: Columns) -> list[str]:
+        """The names of columns that were :meth:`chosen`, without the prefix and the reasons."""
+
+    @abstractmethod
+    def explain(self, batch: Any, start: int = 0) -> Reasons:
+        """Why each row is unusual, or is not; arguments as those of a call."""
 
     def added(self, columns: Columns = ANSWERS_ALONE) -> list[str]:
         """The names of the columns that rows are given."""
         columns = self.chosen(columns)
-        names = [*ANSWER_COLUMNS, *(self.class_columns if columns.probabilities else [])]
-        return [columns.prefix + name for name in [*names, *([REASONS_COLUMN] if columns.explain else [])]]
+        return [columns.prefix + name for name in [*self._said(columns), *([REASONS_COLUMN] * bool(columns.explain))]]
+
+    def schema(self, columns: Columns = ANSWERS_ALONE) -> Any:
+        """The names and types of the columns that rows are given, a ``pyarrow.Schema``."""
+        pa = import_pyarrow()
+        types = {columns.prefix + name: kind for name, kind in self._types().items()}
+        return pa.schema([(name, types.get(name, pa.float64())) for name in self.added(columns)])
 
     def check_names(self, columns: Columns, names: Sequence[str], where: object) -> None:
         """Raise unless rows have the columns that the model needs, and none of those that they would be given.
@@ -170,31 +142,22 @@ class Scorer(ABC):
                 "my_ (--prefix my_)"
             )
 
-    def answers(self, answer: Answer, probabilities: bool = False) -> Any:
-        """An answer as a batch with the columns :data:`ANSWER_COLUMNS` and, if asked for, :attr:`class_columns`."""
-        pa = import_pyarrow()
-        best = answer.probabilities.argmax(1)
-        each = np.arange(len(best))
-        doubt = answer.uncertainty
-        columns = [
-            pa.array(self.model.classes_.tolist()).take(pa.array(best)),
-            answer.probabilities[each, best],
-            doubt.entropy,
-            doubt.std[each, best],
-            doubt.p_value,
-            self.model.risks(answer),
-            self.model.verdicts(answer).tolist(),
-        ]
-        names = list(ANSWER_COLUMNS)
-        if probabilities:
-            columns += list(answer.probabilities.T)
-            names += self.class_columns
-        return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=names)
+    def _explains(self, columns: Columns, refuses: bool = True) -> bool:
+        """Whether there are reasons: by default if the model refuses rows, and knows why."""
+        knows = hasattr(self.model, "familiar_")  # models from older files have nothing to compare with
+        if columns.explain and not refuses:
+            raise ValueError(f"explain says why rows are refused; a {type(self.model).__name__} refuses none")
+        if columns.explain and not knows:
+            raise ValueError("explain needs familiar rows to compare with, and the model has none; fit it again")
+        return refuses and knows if columns.explain is None else columns.explain
 
-    @property
-    def class_columns(self) -> list[str]:
-        """Names of columns with the probability of each class: ``p(yes)`` for the class yes."""
-        return [f"p({label})" for label in self.model.classes_.tolist()]
+    def _against(self, batch: Any, start: int) -> list[str]:
+        """The parts that speak most against each row, most first, in words."""
+        return ["; ".join(reason.name for reason in row) for row in self.explain(batch, start).top(N_REASONS)]
+
+    def _types(self) -> dict[str, Any]:
+        """The types of columns that do not hold numbers, by their names without the prefix."""
+        return dict.fromkeys((VERDICT_COLUMN, REASONS_COLUMN), import_pyarrow().string())
 
     def _settings(self) -> dict[str, Any]:
         """What a copy is made with, beside the model."""
@@ -207,52 +170,43 @@ class Scorer(ABC):
             return _restored, (type(self), path.read_bytes(), str(self.model.circuit_.device), self._settings())
 
 
-class TableScorer(Scorer):
-    """Applies a classifier of tables."""
+class OfTables(Scorer):
+    """A scorer of the rows of tables."""
 
-    model: CircuitClassifier
-
-    def __init__(self, model: CircuitClassifier) -> None:
+    def __init__(self, model: TableEstimator) -> None:
         super().__init__(model)
         columns = model.table_.columns
         self.names = [column.name for column in columns]
         self.numeric = frozenset(column.name for column in columns if column.categories is None)
 
-    def answer(self, batch: Any, start: int = 0) -> Answer:
-        """What the model says of each row."""
-        return self.model.answer_rows(encode_batch(self.model, batch, start, self.unknown))
-
     def explain(self, batch: Any, start: int = 0) -> Reasons:
         """Why each row is unusual, or is not."""
-        return self.model.explain_rows(encode_batch(self.model, batch, start, {}))
+        reasons: Reasons = self.model.explain_rows(encode_batch(self.model, batch, start, {}))
+        return reasons
 
 
-class ImageScorer(Scorer):
-    """Applies a classifier of images to rows with the column ``path``, the files of images.
+class OfImages(Scorer):
+    """A scorer of rows with the column ``path``, the files of images.
 
     Parameters
     ----------
-    model : CircuitImageClassifier
+    model : estimator of images
     resize : bool
         Whether images of another size than those trained on are resized or refused.
     """
 
-    model: CircuitImageClassifier
-
-    def __init__(self, model: CircuitImageClassifier, resize: bool = False) -> None:
+    def __init__(self, model: Any, resize: bool = False) -> None:
         super().__init__(model)
         self.names = ["path"]
         self.resize = resize
 
-    def answer(self, batch: Any, start: int = 0) -> Answer:  # noqa: ARG002 - files are named by their paths
-        """What the model says of each image."""
-        return self.model.answer(self._images(batch))
-
-    def explain(self, batch: Any, start: int = 0) -> Reasons:  # noqa: ARG002 - likewise
+    def explain(self, batch: Any, start: int = 0) -> Reasons:  # noqa: ARG002 - files are named by their paths
         """Why each image is unusual, or is not."""
-        return self.model.explain(self._images(batch))
+        reasons: Reasons = self.model.explain(self._images(batch))
+        return reasons
 
     def _images(self, batch: Any) -> np.ndarray:
+        """The images (N, H, W, C) of a batch."""
         height, width, n_channels = self.model.image_shape_
         return read_images(
             [Path(path) for path in batch.column("path").to_pylist()],
@@ -284,15 +238,6 @@ def encode_batch(model: TableEstimator, batch: Any, start: int, unknown: dict[st
         before = unknown.get(name, Unknown(0, found.example))
         unknown[name] = before._replace(n_rows=before.n_rows + found.n_rows)
     return torch.as_tensor(encoded.codes, dtype=model.circuit_.dtype, device=model.circuit_.device)
-
-
-def scorer_of(model: CircuitClassifierBase) -> Scorer:
-    """The scorer of a fitted classifier."""
-    if isinstance(model, CircuitImageClassifier):
-        return ImageScorer(model)
-    if isinstance(model, CircuitClassifier):
-        return TableScorer(model)
-    raise ValueError(f"model must be a classifier of tables or images; got {type(model).__name__}")
 
 
 def _restored(kind: type[Scorer], content: bytes, device: str, settings: dict[str, Any]) -> Scorer:
