@@ -42,7 +42,7 @@ def guarded(forest: ServedTable) -> Iterator[Site]:
 
 
 def test_a_token_is_needed(guarded: Site) -> None:
-    for path in ("/docs", "/openapi.json", "/v1/models", "/v1/examples", "/metrics", "/v2", "/nothing"):
+    for path in ("/openapi.json", "/v1/models", "/v1/examples", "/metrics", "/v2", "/nothing"):
         for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"authorization": "Bearer"}):
             reply = guarded.ask(path, **header)
             assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer"), path
@@ -50,7 +50,7 @@ def test_a_token_is_needed(guarded: Site) -> None:
     assert guarded.ask("/v1/models", authorization=f"Bearer {TOKEN}").json == {"models": ["fruit"]}
     for path in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"):
         assert guarded.ask(path).status == 200
-    for path in ("/", "/drift", "/static/style.css"):  # a browser opens the page, which asks for the token
+    for path in ("/", "/docs", "/drift", "/static/style.css"):  # a browser opens the page, which asks for the token
         assert guarded.ask(path).status == 200
         assert "fruit" not in guarded.ask(path).body.decode()
 

@@ -22,11 +22,12 @@ _KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".
 def add_documents(app: FastAPI, service: Service) -> None:
     """Add the pages, and make the OpenAPI document say what the rows of these models hold."""
     described = app.openapi()
+    reference = _reference(described)  # before it knows the models: whoever has no token may read the page
     described["components"]["schemas"]["Row"] = row_schema(service.models.values())
     static = {file.name: file.read_bytes() for file in (files("socratic.serve") / "static").iterdir()}
     pages = {
         "/": static["playground.html"].decode(),
-        "/docs": _reference(described),
+        "/docs": reference,
         "/drift": static["drift.html"].decode(),
     }
 
@@ -69,12 +70,20 @@ def row_schema(models: Iterable[ServedModel]) -> dict[str, Any]:
 
 
 def _reference(described: Mapping[str, Any]) -> str:
-    parts = ["<h1>How to ask</h1>", '<p><a href="/">Playground</a> · <a href="/openapi.json">OpenAPI</a></p>']
+    """A page of all paths and what they take; its script adds the columns, for those who may know them."""
+    parts = [
+        "<h1>How to ask</h1>",
+        '<p><a href="/">Playground</a> · <a id="openapi" href="/openapi.json">OpenAPI</a></p>',
+        '<p id="trouble" role="alert"></p>',
+        '<form id="token" hidden><p><label for="secret">This server needs its token</label> ',
+        '<input id="secret" type="password" autocomplete="off" required> <button>Open</button></p></form>',
+    ]
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             parts.append(f"<h2><code>{method.upper()} {_text(path)}</code></h2>")
             parts.append(f"<p>{_text(operation.get('description', operation.get('summary', '')))}</p>")
             parts.append(_fields(operation, described["components"]["schemas"]))
+    parts.append('<div id="rows"></div>')
     return _page("socratic: how to ask", "".join(parts))
 
 
@@ -93,8 +102,8 @@ def _page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css"></head>'
-        f"<body>{body}</body></html>"
+        '<link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">'
+        f'<script type="module" src="/static/reference.js"></script></head><body><main>{body}</main></body></html>'
     )
 
 

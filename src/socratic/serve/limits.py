@@ -17,7 +17,7 @@ from socratic.serve.settings import Settings, is_loopback
 TABLES_PATH = "/v1/predict/batch"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"})
 """What says whether the server is well, and nothing else: for everybody, however busy it is."""
-PAGES = ("/", "/drift")
+PAGES = ("/", "/docs", "/drift")
 """And what they are made of, under /static/: nothing of the models, so that a browser may open them without a token and
 ask for one."""
 _HEADERS = {
