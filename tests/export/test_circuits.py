@@ -51,7 +51,7 @@ def expected_of(circuit: Any, x: torch.Tensor, doubt: Any) -> dict[str, np.ndarr
         posterior = moments.posterior(PRIOR)
         found = {
             "class_log_likelihood": log_likelihood,
-            "probabilities": torch.softmax(log_likelihood + torch.log(torch.tensor(PRIOR)), 1),
+            "probabilities": torch.softmax(log_likelihood + torch.log(torch.tensor(PRIOR, dtype=x.dtype)), 1),
             "log_mean": moments.log_mean,
             "relative_covariance": moments.relative_covariance,
             "mean": posterior.mean,
@@ -110,8 +110,11 @@ def test_the_runtime_says_what_queries_say(dtype: torch.dtype, as_graph: bool, t
         x = rows_of(n_rows, dtype)
         expected = expected_of(circuit, x, doubt)
         found = said_by_runtime(tmp_path / "model.onnx", x.numpy())
+        # A root turns rounding of 1e-17 into 1e-9, where nothing is known of a row and there is no variance.
+        for part in (found, expected):
+            part["log_std"] **= 2
         scale = max(1.0, *(float(np.abs(part[np.isfinite(part)]).max()) for part in expected.values()))
-        assert max(furthest(found, expected).values()) < 1e-4 * scale
+        assert max(furthest(found, expected).values()) < (1e-9 if dtype == torch.float64 else 1e-4 * scale)
 
 
 @pytest.mark.slow

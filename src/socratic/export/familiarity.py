@@ -20,7 +20,7 @@ TorchScores = Mapping[str, Tensor]
 
 
 def wide(values: np.ndarray | Sequence[float]) -> Tensor:
-    """A constant of float64. Plain numbers are kept in float32 by ONNX files."""
+    """A constant of float64."""
     return torch.as_tensor(np.asarray(values, dtype=np.float64).copy())
 
 
@@ -40,13 +40,13 @@ class TorchSurprise:
 
     def __init__(self, surprise: Surprise) -> None:
         self.knots, self.values = wide(surprise.knots), wide(surprise.values)
-        self.top, self.slope, self.largest = wide([surprise.top]), wide([surprise.slope]), wide([LARGEST])
+        self.top, self.slope = surprise.top, surprise.slope
 
     def __call__(self, scores: Tensor) -> Tensor:
         """Surprises (N,) of scores (N,)."""
         # Not minimum and maximum: two in a row are fused into something that ONNX Runtime does not load.
-        finite = torch.where(scores < -self.largest, -self.largest, scores)
-        finite = torch.where(finite > self.largest, self.largest, finite)
+        finite = torch.where(scores < -LARGEST, -LARGEST, scores)
+        finite = torch.where(finite > LARGEST, LARGEST, finite)
         n = len(self.knots)
         if not n:
             return finite
@@ -70,7 +70,7 @@ class TorchDetector:
 
     def __init__(self, detector: Detector) -> None:
         self.kind = detector.kind
-        self.weights = {name: wide([weight]) for name, weight in detector.weights.items() if weight > 0.0}
+        self.weights = {name: weight for name, weight in detector.weights.items() if weight > 0.0}
         self.surprises = {name: TorchSurprise(each) for name, each in detector.surprises.items()}
 
     def __call__(self, scores: TorchScores) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 
 from socratic.errors import import_extra
 from socratic.export.outputs import Exported
+from socratic.export.translations import translations
 from socratic.files import replacing
 
 INPUT = "x"
@@ -37,7 +38,9 @@ def write_onnx(exported: Exported, path: str | os.PathLike[str]) -> None:
         import_extra(module, "onnx", "writing ONNX files")
     program = record(exported)
     with _quiet():
-        model: Any = torch.onnx.export(program, dynamo=True, input_names=[INPUT], verbose=False)
+        model: Any = torch.onnx.export(
+            program, dynamo=True, input_names=[INPUT], verbose=False, custom_translation_table=translations()
+        )
     _name_outputs(model.model.graph, exported.names)
     with replacing(Path(path)) as draft:
         draft.write_bytes(model.model_proto.SerializeToString())

@@ -18,7 +18,7 @@ class Cells:
 
     def __init__(self, table: Table) -> None:
         columns = table.columns
-        self.log_scale, self.log_2 = wide(table.log_scale), wide([math.log(2.0)])
+        self.log_scale = wide(table.log_scale)
         self.seen = self.log_scale - wide([column.log_seen for column in columns])
         self.unseen = wide([column.log_unseen for column in columns])
         self.bent = wide([float(column.bend is not None) for column in columns])
@@ -45,7 +45,7 @@ class Cells:
         strange = x.isinf()
         there = ~(strange | x.isnan())
         bent = torch.where(there, x.double(), 0.0) * self.scale + self.mean
-        log_slope = bent.abs() + torch.log1p(torch.exp(-2.0 * bent.abs())) - self.log_2
+        log_slope = bent.abs() + torch.log1p(torch.exp(-2.0 * bent.abs())) - math.log(2.0)
         return (there * (self.seen + self.bent * log_slope) - strange * self.unseen).sum(1)
 
     def log_units(self, x: Tensor) -> Tensor:
