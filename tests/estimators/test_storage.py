@@ -71,6 +71,22 @@ def test_saved_estimators_come_back_the_same(estimator: Any, structure: str, tmp
     assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
 
 
+def test_cross_fitted_models_keep_their_risk(tmp_path: Path) -> None:
+    model = CircuitClassifier(structure="learnspn", risk=0.3, random_state=0).fit(FRAME, LABELS)
+    assert model.folds_
+    model.save(tmp_path / "model")
+    tensors, config = read_tensors(tmp_path / "model", storage.FORMAT, storage.VERSION)
+    for fold in config["fitted"]["folds_"]:
+        fold["parameters"]["risk"] = 0.3  # as files of before have it
+    write_tensors(tmp_path / "before", storage.FORMAT, storage.VERSION, tensors, config)
+    for name in ("model", "before"):
+        loaded = socratic.load(tmp_path / name)
+        assert loaded.risk == 0.3
+        assert np.array_equal(loaded.verdict(FRAME), model.verdict(FRAME))
+        loaded.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
 def test_every_estimator_can_be_stored() -> None:
     """A new estimator has its place in ``ESTIMATORS``, a new attribute of its own in ``PARTS``."""
     named = {name: value for name, value in vars(socratic.estimators).items() if inspect.isclass(value)}

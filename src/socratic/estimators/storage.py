@@ -108,12 +108,17 @@ def _read_estimator(tensors: Tensors, config: Any, device: torch.device | str) -
 def _write_folds(folds: Sequence[SocraticEstimator]) -> State:
     parts = [_write_estimator(fold) for fold in folds]
     tensors = {f"{number}/{key}": part for number, (some, _) in enumerate(parts) for key, part in some.items()}
-    return tensors, [config for _, config in parts]
+    return tensors, [_without_risk(config) for _, config in parts]
 
 
 def _read_folds(tensors: Tensors, configs: Any, device: torch.device | str) -> tuple[SocraticEstimator, ...]:
     parts = [(_below(tensors, f"{number}/"), config) for number, config in enumerate(configs)]
-    return tuple(_read_estimator(some, config, device) for some, config in parts)
+    return tuple(_read_estimator(some, _without_risk(config), device) for some, config in parts)
+
+
+def _without_risk(config: dict[str, Any]) -> dict[str, Any]:
+    """A fold as it is stored: which risk is taken is for the whole to say, as folds count no errors of their own."""
+    return {**config, "parameters": {name: value for name, value in config["parameters"].items() if name != "risk"}}
 
 
 def _plain_parameters(model: SocraticEstimator) -> dict[str, Any]:
