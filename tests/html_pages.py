@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import zip_longest
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</title></style><img src=x onerror=alert(1)>",
+    "\"><svg onload='alert(1)'>",
+    "a' onmouseover='alert(1)\n<b>two lines</b>",
+    "--><iframe src=//x></iframe><!--",
+    "]]>&lt;i&gt;&#x3c;u&#x3e;${1+1}{{7*7}}",
+)
+"""Names that would become elements or attributes, were they not shown as text."""
+
+
+PLAIN = tuple(f"name\n{place}" if "\n" in name else f"name {place}" for place, name in enumerate(HOSTILE))
+"""As many names, of as many lines, that mean nothing."""
 
 
 class Page(HTMLParser):
-    """What a page is made of."""
+    """What a page is made of; ``structure`` is each element and the names of its attributes, in their order."""
 
     LOADING = ("src", "href", "xlink:href", "srcset", "data", "poster", "action")
 
@@ -15,13 +30,19 @@ class Page(HTMLParser):
         super().__init__()
         self.loaded: list[str] = []
         self.tags: list[str] = []
+        self.structure: list[tuple[str, ...]] = []
         self.ids: list[str] = []
         self.unnamed: list[str] = []
+        self.text = ""
         self.feed(text)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.tags.append(tag)
+        self.structure.append((tag, *(name for name, _ in attrs)))
         self.loaded += [given[name] for name in self.LOADING if name in given]
         self.ids += [given["id"]] if "id" in given else []
         if (tag == "img" and not given.get("alt")) or (tag == "svg" and not given.get("aria-label")):
@@ -38,4 +59,12 @@ def check_alone(text: str) -> Page:
     assert not {"script", "link", "iframe"} & set(found.tags)
     assert not found.unnamed
     assert len(set(found.ids)) == len(found.ids)
+    return found
+
+
+def check_same_structure(hostile: str, plain: str) -> Page:
+    """Pages that differ in names have the same elements and attributes: no name became one."""
+    found, expected = Page(hostile), Page(plain).structure
+    others = [pair for pair in zip_longest(found.structure, expected) if pair[0] != pair[1]]
+    assert others[:1] == []
     return found

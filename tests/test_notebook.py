@@ -19,12 +19,12 @@ from socratic.uncertainty.reasons import Reasons
 from tests.html_pages import check_alone
 
 matplotlib.use("Agg")
-HOSTILE = ("<script>alert(1)</script>", "a & b", "$\\frac{", '"quoted" <b>')
+NAMES = ("<script>alert(1)</script>", "a & b", "$\\frac{", '"quoted" <b>')
 
 
 def reasons(n_rows: int = 2) -> Reasons:
     excess = np.tile([9.5, np.nan, 2.0, 1.0], (n_rows, 1))
-    return Reasons(HOSTILE, excess, excess, np.tile([0.01, np.nan, 0.2, 0.5], (n_rows, 1)))
+    return Reasons(NAMES, excess, excess, np.tile([0.01, np.nan, 0.2, 0.5], (n_rows, 1)))
 
 
 def uncertainty(n_rows: int = 12, n_classes: int = 3) -> Uncertainty:
@@ -113,7 +113,7 @@ def test_plots_return_axes_that_can_be_drawn() -> None:
     assert uncertainty().plot(axes) is axes
     for each in drawn:
         each.figure.canvas.draw()  # a name that looks like a formula would fail here
-    assert [label.get_text() for label in drawn[0].get_yticklabels()] == [HOSTILE[0], HOSTILE[2], HOSTILE[3]]
+    assert [label.get_text() for label in drawn[0].get_yticklabels()] == [NAMES[0], NAMES[2], NAMES[3]]
     assert drawn[1].get_xlabel() == "p-value: how familiar"
     assert drawn[2].get_xlabel() == "log-likelihood"
     figure.canvas.draw()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from socratic.pages import PALETTE, figure_element, inline_svg, new_figure, page, save_figure, table, write_page
-from tests.html_pages import check_alone
+from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
 
 
 def test_figures_in_pages_stand_alone_and_side_by_side(tmp_path: Path) -> None:
@@ -25,6 +26,25 @@ def test_figures_in_pages_stand_alone_and_side_by_side(tmp_path: Path) -> None:
     check_alone(text)
     assert "&quot;one&quot; &amp; more" in text
     assert "A &lt;title&gt;" in text
+
+
+def hostile_page(names: Sequence[str]) -> str:
+    """A page with each of the names wherever a page has words."""
+    parts = []
+    for place, name in enumerate(names):
+        figure = new_figure(2.0)
+        axes = figure.subplots()
+        axes.plot([1, 2], [3, 4], label=name.replace("$", ""))
+        axes.set(xlabel=name.replace("$", ""), title=name.replace("$", ""), gid=name)
+        axes.legend()
+        parts.append(figure_element(figure, f"figure {place} {name}", name, name, broad=bool(place % 2)))
+        parts.append(table([name, name], [[name, name]]))
+    return page(names[0], "".join(parts))
+
+
+def test_hostile_names_stay_text() -> None:
+    found = check_same_structure(hostile_page(HOSTILE), hostile_page(PLAIN))
+    assert all(name in found.text for name in HOSTILE)
 
 
 def test_figures_take_the_colours_of_the_page() -> None:

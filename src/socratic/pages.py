@@ -127,7 +127,8 @@ def inline_svg(figure: Any, name: str, alt: str) -> str:
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    prefix = re.sub(r"[^\w-]", "-", name)  # it stands in attributes
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
     for variable, colour in _LIGHT.items():
         text = text.replace(colour, f"var(--{variable})")
     return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(alt, quote=True)}"', 1)

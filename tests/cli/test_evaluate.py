@@ -13,7 +13,7 @@ import sklearn.metrics
 from socratic import load
 from socratic.uncertainty.metrics import auroc, expected_calibration_error, risk_coverage
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
-from tests.html_pages import check_alone
+from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
 
 
 def measured(text: str) -> dict[str, str]:
@@ -146,6 +146,32 @@ def test_a_page_shows_the_same(run: Run, folder: Path, other_rows: OtherRows, tm
         assert shown in text
     assert "is a folder; name a file" in assert_one_line(run(*other_rows[0], "--report", tmp_path))
     assert "would overwrite the input" in assert_one_line(run(*other_rows[0], "--json", folder / "test.csv"))
+
+
+def hostile_report(run: Run, place: Path, names: list[str], classes: list[str], stem: str) -> str:
+    """The report of a model of columns and classes with such names, from tables with such a name."""
+    place.mkdir()
+    label = dict(zip(("no", "yes"), classes, strict=True))
+    header = [*names, "outcome"]
+    data = write_csv(place / f"{stem}.csv", [[*row[:4], label[row[4]]] for row in table(240, 0)], header)
+    far = [["400", "-90", *row[2:4], label[row[4]]] for row in table(25, 7)]
+    other = write_csv(place / f"other {stem}.csv", far, header)
+    assert run("fit", data, "--target", "outcome", "--risk", "0.2", "-o", place / "model", "--quiet").code == 0
+    options = ["--target", "outcome", "--ood", other, "--explain", "--report", place / "report.html"]
+    done = run("evaluate", place / "model", data, *options)
+    assert done.code == 0, done.err
+    return (place / "report.html").read_text(encoding="utf-8")
+
+
+def test_hostile_names_stay_text_in_the_page(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pages = []
+    for place, names in (("hostile", HOSTILE), ("plain", PLAIN)):
+        stem = names[3].replace("/", "")
+        pages.append(hostile_report(run, tmp_path / place, [*names[:3], names[4]], [names[0], names[5]], stem))
+    found = check_same_structure(*pages)
+    for name in (HOSTILE[0], HOSTILE[3].replace("/", ""), HOSTILE[5][:10]):
+        assert name in found.text
 
 
 def test_other_rows(run: Run, folder: Path, other_rows: OtherRows) -> None:

@@ -90,6 +90,28 @@ def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path)
     assert [row[8:] for row in written] == [row[5:] for row in read_csv(tmp_path / "plain.csv")[1]]
 
 
+def test_cells_that_a_spreadsheet_would_run(run: Run, folder: Path, tmp_path: Path) -> None:
+    risky = ["=1+1", "+1-2", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "＝1", '=HYPERLINK("x,y")']  # noqa: RUF001
+    fine = ["-5", "+1.5e-3", "a=b", "", "'=1"]
+    notes = [*risky, *fine]
+    rows = [[*row, note] for row, note in zip(table(len(notes), 1), notes, strict=True)]
+    data = write_csv(tmp_path / "data.csv", rows, [*HEADER, "=note"])
+    for name, options in (("plain", []), ("harmless", ["--harmless"])):
+        assert run("predict", folder / "model", data, "-o", tmp_path / f"{name}.csv", *options).code == 0
+    header, plain = read_csv(tmp_path / "plain.csv")
+    assert header[5] == "=note"
+    assert [row[5] for row in plain] == notes
+    marked, harmless = read_csv(tmp_path / "harmless.csv")
+    assert marked == [*HEADER, "'=note", *ADDED]
+    assert [row[5] for row in harmless] == [*(f"'{note}" for note in risky), *fine]
+    assert [[*row[:5], *row[6:]] for row in harmless] == [[*row[:5], *row[6:]] for row in plain]
+    packed = run("predict", folder / "model", data, "-o", tmp_path / "harmless.csv.gz", "--harmless")
+    assert packed.code == 0
+    assert gzip.decompress((tmp_path / "harmless.csv.gz").read_bytes()) == (tmp_path / "harmless.csv").read_bytes()
+    line = assert_one_line(run("predict", folder / "model", data, "-o", tmp_path / "out.parquet", "--harmless"))
+    assert "--harmless is for CSV files" in line
+
+
 def test_pieces_do_not_matter(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # From piece to piece, a column may hold numbers, then text, then nothing at all.
     rows = [[*row[:4], ["1", "x", ""][i // 20]] for i, row in enumerate(table(60, 1))]

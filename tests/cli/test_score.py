@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run, assert_one_line, read_csv, table, write_csv
+from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 
 
 @pytest.fixture
@@ -42,6 +42,19 @@ def test_shards_and_columns(run: Run, folder: Path, data: Path, tmp_path: Path) 
     assert "was scored with other columns" in line
     assert run("score", folder / "model", data, "-o", out, "--rescore").out.startswith("3 files, 60 rows")
     assert read_csv(out / "1.csv")[0][-1] == "reasons"
+
+
+def test_cells_that_a_spreadsheet_would_run(run: Run, folder: Path, data: Path, tmp_path: Path) -> None:
+    write_csv(data / "0.csv", [[*row, "=1+1"] for row in table(20, 0)], [*HEADER, "note"])
+    out = tmp_path / "out"
+    assert run("score", folder / "model", data, "-o", out).code == 0
+    assert {row[5] for row in read_csv(out / "0.csv")[1]} == {"=1+1"}
+    line = assert_one_line(run("score", folder / "model", data, "-o", out, "--harmless"))
+    assert "was scored with other columns or cells" in line
+    assert run("score", folder / "model", data, "-o", out, "--harmless", "--rescore").code == 0
+    assert {row[5] for row in read_csv(out / "0.csv")[1]} == {"'=1+1"}
+    run("predict", folder / "model", data / "0.csv", "-o", tmp_path / "0.csv", "--harmless", "--jobs", 1)
+    assert (out / "0.csv").read_bytes() == (tmp_path / "0.csv").read_bytes()
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "1/2/3"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ pytest.importorskip("matplotlib")
 from experiments.tests.reporting.made_up import EXACT, made_up, shifted, write_results
 
 from socratic_experiments.reporting.page import results_page, write_report
-from socratic_experiments.reporting.summaries import select
-from tests.html_pages import check_alone
+from socratic_experiments.reporting.summaries import Record, select
+from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
 
 
 @pytest.mark.slow
@@ -33,6 +34,26 @@ def test_the_report_of_a_folder(tmp_path: Path) -> None:
         assert part in text
     assert "/somewhere" not in text
     assert "Turned images" not in text
+
+
+def renamed(records: list[Record], names: Sequence[str]) -> list[Record]:
+    """The same results of sets, models and methods with other names."""
+    found = dict(zip(("svhn", "scenes", "circuit", EXACT), names, strict=True))
+    kept = {"experiment", "role", "shift"}
+    return [
+        {
+            key: value if key in kept or not isinstance(value, str) else found.get(value, value)
+            for key, value in each.items()
+        }
+        for each in records
+    ]
+
+
+def test_hostile_names_stay_text() -> None:
+    records = select(made_up(), experiment="training") + select(made_up(), experiment="ood", model="circuit")
+    records += shifted("rotation", "rotation", EXACT, [0.1, 0.2], 15)
+    text = results_page(renamed(records, HOSTILE[:4]), {HOSTILE[4]: HOSTILE[5]})
+    check_same_structure(text, results_page(renamed(records, PLAIN[:4]), {PLAIN[4]: PLAIN[5]}))
 
 
 def test_one_seed_needs_no_words_on_seeds() -> None:

@@ -15,6 +15,10 @@ Probabilities = Annotated[
 Explain = Annotated[
     bool | None, typer.Option(help="Add the column reasons: why rows are not answered; by default if the model knows.")
 ]
+Harmless = Annotated[
+    bool,
+    typer.Option("--harmless", help="Put an apostrophe before cells of a CSV file that a spreadsheet would run."),
+]
 Resize = Annotated[bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from socratic.cli.options import Device, Explain, Jobs, Prefix, Probabilities, Quiet, Resize
+from socratic.cli.options import Device, Explain, Harmless, Jobs, Prefix, Probabilities, Quiet, Resize
 
 
 def predict(
@@ -28,6 +28,7 @@ def predict(
     prefix: Prefix = "",
     probabilities: Probabilities = None,
     explain: Explain = None,
+    harmless: Harmless = False,
     resize: Resize = False,
     jobs: Jobs = None,
     device: Device = "auto",
@@ -46,15 +47,17 @@ def predict(
     Of an outlier detector: log_likelihood and log_std, its standard deviation; p_value, verdict and reasons. Of a
     density: log_likelihood and log_std, of images log_likelihood alone.
     """
+    from socratic.cli.failures import UserError, library_errors
     from socratic.cli.folders import open_rows
     from socratic.cli.parsing import check_writable
     from socratic.tables.reading import suffix_of
 
-    suffix_of(output)
+    suffix = suffix_of(output)
+    if harmless and suffix == ".parquet":
+        raise UserError(f"--harmless is for CSV files, whose cells spreadsheets run; {output} is to be a Parquet file")
     check_writable(output, data, model)
     source = open_rows(data)
     from socratic.cli.console import waiting, watched
-    from socratic.cli.failures import library_errors
     from socratic.cli.scoring import check_columns, load_scorer, say_counts, warn
     from socratic.scoring import Columns
     from socratic.tables.writing import open_sink
@@ -66,7 +69,7 @@ def predict(
         columns = scorer.chosen(Columns(prefix, probabilities, explain))
     scorer.check_names(columns, source.names, data)
     counts: Counter[str | None] = Counter()
-    with open_sink(output, scorer.numeric) as sink:
+    with open_sink(output, scorer.numeric, harmless=harmless) as sink:
         for chunk in watched(source, "predicting", quiet):
             said = scorer(chunk.batch, chunk.start, columns)
             sink.write(chunk.batch, said)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from socratic.cli.options import Device, Explain, Prefix, Probabilities, Quiet
+from socratic.cli.options import Device, Explain, Harmless, Prefix, Probabilities, Quiet
 
 if TYPE_CHECKING:
     from socratic.scale import InputFile, Outcome, Summary
@@ -46,6 +46,7 @@ def score(
     prefix: Prefix = "",
     probabilities: Probabilities = None,
     explain: Explain = None,
+    harmless: Harmless = False,
     jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Files to score at a time, each by a process of its own.")
     ] = 1,
@@ -67,7 +68,7 @@ def score(
 
     check_device(device)
     with library_errors():
-        scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device)
+        scorer = ModelScorer.of(model, Columns(prefix, probabilities, explain), device=device, harmless=harmless)
         watch = None if quiet else _watched
         summary = score_files(
             scorer, dataset, output, shard=part, rescore=rescore, engine=engine, n_jobs=jobs, watch=watch

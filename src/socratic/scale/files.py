@@ -70,9 +70,10 @@ class FileScorer:
         columns, verdicts = self.scorer.columns, Counter[str]()
         source = open_source(path)
         scorer.check_names(columns, source.names, path)
-        with open_sink(written, scorer.numeric) as sink, self.scorer.computing():
+        sink = open_sink(written, scorer.numeric, harmless=self.scorer.harmless)
+        with sink as table, self.scorer.computing():
             for chunk in source.chunks():
                 added = scorer(chunk.batch, chunk.start, columns)
-                sink.write(chunk.batch, added)
+                table.write(chunk.batch, added)
                 verdicts.update(verdict or UNJUDGED for verdict in columns.verdicts(added))
         return verdicts

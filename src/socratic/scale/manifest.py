@@ -95,8 +95,9 @@ class Manifest:
 
     def __init__(self, output: Place, scorer: ModelScorer) -> None:
         self.output = output
-        said = json.dumps([scorer.checksum, asdict(scorer.columns)])
-        self.run = hashlib.sha256(said.encode()).hexdigest()[:16]
+        # Whether cells are made harmless is added where they are: records of before know nothing of it.
+        said = [scorer.checksum, asdict(scorer.columns), *(["harmless"] if scorer.harmless else [])]
+        self.run = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
         self.model = scorer.checksum
 
     def add(self, record: Record) -> None:
@@ -146,7 +147,7 @@ class Manifest:
 
     def _mixed(self, run: str, name: str) -> DataFileError:
         before = Record.from_json(self._place(run, name).read())
-        what = "with other columns"
+        what = "with other columns or cells"
         if before.model != self.model:
             what = f"by another model (checksum {before.model[:12]}, now {self.model[:12]})"
         return DataFileError(

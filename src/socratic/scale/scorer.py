@@ -41,6 +41,8 @@ class ModelScorer:
         Where to compute: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
     n_threads : int
         Threads that torch computes with in each process.
+    harmless : bool
+        Whether an apostrophe is put before cells of CSV files that a spreadsheet would run.
     """
 
     model: Place
@@ -48,6 +50,7 @@ class ModelScorer:
     columns: Columns
     device: str = "auto"
     n_threads: int = 1
+    harmless: bool = False
 
     @classmethod
     def of(cls, model: PlaceLike, columns: Columns | None = None, **settings: Any) -> ModelScorer:

@@ -17,6 +17,10 @@ _GROUP_ROWS = 10_000
 """Rows of a group of a Parquet file, at least: many small ones are slow to read."""
 
 
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001 - some spreadsheets read wide letters like narrow ones
+"""How text begins that a spreadsheet may run."""
+
+
 class Sink(ABC):
     """A table that is being written."""
 
@@ -30,7 +34,7 @@ class Sink(ABC):
 
 
 @contextmanager
-def open_sink(path: Path, numeric: frozenset[str]) -> Iterator[Sink]:
+def open_sink(path: Path, numeric: frozenset[str], *, harmless: bool = False) -> Iterator[Sink]:
     """A table that appears at ``path`` when everything has been written, and not at all otherwise.
 
     Parameters
@@ -39,10 +43,16 @@ def open_sink(path: Path, numeric: frozenset[str]) -> Iterator[Sink]:
         Its suffix says how the table is written.
     numeric : frozenset of str
         Columns that hold numbers, where the source is text.
+    harmless : bool
+        Whether cells of a CSV file that a spreadsheet would run are marked: see :class:`CsvSink`.
     """
     suffix = suffix_of(path)
     with replacing(path) as draft, draft.open("wb") as file:
-        sink = ParquetSink(file, numeric) if suffix == ".parquet" else CsvSink(file, packed=suffix == ".csv.gz")
+        sink = (
+            ParquetSink(file, numeric)
+            if suffix == ".parquet"
+            else CsvSink(file, packed=suffix == ".csv.gz", harmless=harmless)
+        )
         try:
             yield sink
         finally:
@@ -165,7 +175,7 @@ def without_formulas(cells: Any) -> Any:
     pa = import_pyarrow()
     from pyarrow import compute
 
-    risky = compute.match_substring_regex(cells, r"^[=+\-@\t\r]")
+    risky = compute.match_substring_regex(cells, _FORMULA)
     number = compute.match_substring_regex(cells, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     marked = compute.binary_join_element_wise(pa.scalar("'"), cells, "")
     return compute.if_else(compute.and_not(risky, number), marked, cells)
