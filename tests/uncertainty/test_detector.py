@@ -47,6 +47,25 @@ def test_combined_beats_both_where_both_know_something(density: float, entropy: 
         assert (detector.weights["log_likelihood"] > detector.weights["entropy"]) == (density > entropy)
 
 
+def test_rounding_hardly_moves_p_values_of_a_model_that_is_very_sure() -> None:
+    """Entropies over twenty orders of magnitude, many of them rounding alone, as those of kernels on digits."""
+    rng = np.random.default_rng(0)
+
+    def rounded(scores: Arrays) -> Arrays:
+        noise = {name: 4e-16 * rng.normal(size=len(values)) for name, values in scores.items()}
+        return {name: values + noise[name] * (1.0 + np.abs(values)) for name, values in scores.items()}
+
+    def sure(n: int, shift: float = 0.0) -> Arrays:
+        log_likelihood = rng.normal(60.0, 15.0, n) + shift
+        return {"log_likelihood": log_likelihood, "entropy": np.exp(rng.uniform(-46.0, -1.0, n) + shift)}
+
+    shifted = [rounded(sure(300, size)) for size in (5.0, 15.0)]
+    detector = fit_detector("combined", rounded(sure(300)), shifted, rounded(sure(300)))
+    new = sure(2000)
+    apart = np.abs(detector.p_value(rounded(new)) - detector.p_value(rounded(new)))
+    assert apart.max() < 1.5 / 300
+
+
 def test_scores_that_say_the_same_share_their_weight() -> None:
     """However often a score is repeated, in whatever units, the combination hardly changes."""
 

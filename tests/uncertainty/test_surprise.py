@@ -33,6 +33,19 @@ def test_round_trip() -> None:
     np.testing.assert_array_equal(Surprise.from_arrays(surprise.to_arrays())(asked), surprise(asked))
 
 
+def test_reference_rows_that_differ_by_rounding_count_as_the_least_of_them() -> None:
+    scores = np.array([0.0, 1e-16, 3e-16, 0.5, 70.0, np.nextafter(70.0, 71.0), 80.0])
+    surprise = Surprise.fit(scores, np.ones(7))
+    np.testing.assert_array_equal(surprise.knots, [0.0, 0.5, 70.0, 80.0])
+    np.testing.assert_allclose(np.exp(-surprise(scores)), np.array([8, 8, 8, 5, 4, 4, 2]) / 8, rtol=1e-12)
+
+
+def test_reference_rows_that_differ_by_more_are_told_apart() -> None:
+    scores = np.array([-1e3, -1e3 + 1e-8, 0.0, 1e-11, 2e-11, 5.0])
+    surprise = Surprise.fit(scores, np.ones(6))
+    np.testing.assert_allclose(np.exp(-surprise(scores)), np.arange(7, 1, -1) / 7)
+
+
 def test_rounding_makes_no_row_more_surprising_than_the_reference_rows() -> None:
     surprise = Surprise.fit(np.arange(10.0), np.ones(10))
     largest = np.array([9.0, np.nextafter(9.0, 10.0), np.float32(9.0) * np.float32(1.0 + 2.0**-22)])

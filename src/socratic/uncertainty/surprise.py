@@ -13,6 +13,7 @@ from socratic.uncertainty.conformal import Conformal
 
 _TAIL = 0.25
 ROUNDING = 1e-6  # relative: the score of a row may differ by so much from batch to batch
+APART = 1e-12  # relative: the least distance of knots, thousands of times what float64 rounds by
 LARGEST = 1e100  # in place of infinity: a finite number can be interpolated
 
 
@@ -23,6 +24,9 @@ class Surprise:
     Linear between the scores of reference rows. Above them it goes on rising as an exponential tail would, with the
     mean excess of the upper quarter, so that the most unusual rows are still told apart. Without reference rows it is
     the score itself.
+
+    Scores of reference rows that differ by no more than rounding, such as the entropies of a model that is very sure,
+    count as the least of them: between them a surprise would rise so steeply that it depended on the arithmetic.
 
     Attributes
     ----------
@@ -45,7 +49,7 @@ class Surprise:
         if not len(scores):
             return cls(np.empty(0), np.empty(0), 0.0, 0.0)
         reference = Conformal.fit(scores, weights)
-        knots = np.unique(scores)
+        knots = _apart(np.unique(scores))
         below = np.cumsum(reference.weights)
         quantile = reference.scores[np.searchsorted(below, (1.0 - _TAIL) * below[-1])]
         tail = (scores > quantile) & (scores < LARGEST)
@@ -71,6 +75,15 @@ class Surprise:
         """Rebuild what :meth:`to_arrays` gave."""
         top, slope = arrays["tail"].tolist()
         return cls(arrays["knots"], arrays["values"], top, slope)
+
+
+def _apart(ascending: np.ndarray) -> np.ndarray:
+    """The numbers (n,) without those at rounding distance above one that is kept: (K,)."""
+    kept = [float(ascending[0])]
+    for number in ascending[1:].tolist():
+        if number - kept[-1] > APART * (1.0 + abs(number)):
+            kept.append(number)
+    return np.array(kept)
 
 
 def _finite(scores: np.ndarray) -> np.ndarray:
