@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import is_dataclass
 
 import matplotlib
 import numpy as np
@@ -12,11 +15,16 @@ import torch
 from matplotlib import pyplot
 
 import socratic
+from socratic import ColumnDrift, DriftReport
 from socratic.estimators.image_reasons import ImageReasons
 from socratic.learning import Epoch, History
+from socratic.scale import InputFile, Record, Summary
+from socratic.serve import ChangedColumn, Drift, Prediction, Reason
+from socratic.tables.columns import Unknown
+from socratic.uncertainty import reliability, risk_coverage
 from socratic.uncertainty.answers import Answer, DensityUncertainty, Uncertainty
 from socratic.uncertainty.reasons import Reasons
-from tests.html_pages import check_alone
+from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
 
 matplotlib.use("Agg")
 NAMES = ("<script>alert(1)</script>", "a & b", "$\\frac{", '"quoted" <b>')
@@ -68,6 +76,96 @@ def test_the_first_rows_are_shown_and_the_others_counted() -> None:
 def test_no_rows_are_no_error() -> None:
     assert "<tbody></tbody>" in uncertainty(0)._repr_html_()
     assert "<tbody></tbody>" in reasons(0)._repr_html_()
+
+
+SHOWN_OTHERWISE = {
+    # Settings, and what something is asked with or made of.
+    *("Dropout", "WeightIntervals", "WeightPosterior", "TrainingSettings", "Settings", "Columns", "Augmentation"),
+    *("Leaf", "Product", "Sum", "Region", "Partition", "RegionGraph", "PixelEncoder", "EncodedImage", "Images", "Rows"),
+    *("ModelScorer", "FileScorer", "Place", "InputFile", "Outcome", "Record"),
+    # Parts of results that have a table.
+    *("Reason", "ChangedColumn"),
+    "Picture",  # it is drawn
+}
+
+
+def test_every_result_has_a_table() -> None:
+    parts = ("", ".estimators", ".learning", ".uncertainty", ".inference", ".scale", ".drawing", ".images", ".serve")
+    modules = [importlib.import_module(f"socratic{part}") for part in parts]
+    classes = {name: getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
+    results = {name: each for name, each in classes.items() if isinstance(each, type) and is_dataclass(each)}
+    assert {name for name, each in results.items() if not hasattr(each, "_repr_html_")} == SHOWN_OTHERWISE
+    for name in ("Uncertainty", "DensityUncertainty", "Posterior", "Reasons", "ImageReasons"):
+        assert hasattr(results[name], "plot"), name
+
+
+def test_answers_of_circuits() -> None:
+    circuit = socratic.rat_spn(4, n_classes=2, n_sums=2, n_leaves=2, depth=2, n_repetitions=1)
+    evidence = torch.tensor([[0.0, torch.nan, 1.0, 2.0]] * 3)
+    html = socratic.expectation(circuit, evidence)._repr_html_()
+    assert html.count("<tr>") == 1 + 3
+    assert "<td>0 ± 0</td>" in html
+    assert "variable 3" in html
+    assert "its probability" in html
+    found = socratic.mpe(circuit, evidence)
+    assert ("bound</th>" in found._repr_html_()) == (not found.exact)
+    assert found._repr_html_().count("<tr>") == 1 + 3
+    assert socratic.sample(circuit, 12)._repr_html_().count("<tr>") == 1 + 10
+    assert "5 for each row of evidence" in socratic.conditional_sample(circuit, evidence, 5)._repr_html_()
+    bounds = socratic.likelihood_bounds(circuit, evidence, socratic.WeightIntervals(0.1))
+    low, high = (f"{value:.3g}" for value in (bounds.lower[0, 0].item(), bounds.upper[0, 0].item()))
+    assert f"<td>{low} to {high}</td>" in bounds._repr_html_()
+    moments = socratic.tdi(circuit, evidence, dropout=0.2)
+    assert "std of class 1" in moments.posterior_bounds()._repr_html_()
+    assert socratic.region_surprise(circuit, evidence)._repr_html_().count("columns 0, 1, 2, 3<") == 1
+    assert "node 0" in socratic.node_moments(circuit.to_graph(), evidence, dropout=0.2)._repr_html_()
+    assert '<td class="name">classes</td><td class="name">2</td>' in socratic.summary(circuit)._repr_html_()
+    axes = moments.posterior().plot()
+    assert axes.get_ylabel() == "mutual information, nats"
+    pyplot.close("all")
+
+
+def test_measures() -> None:
+    curve = risk_coverage(np.arange(10.0), np.arange(10) < 5)
+    assert '<td class="name">60% answered</td><td class="name">16.7%</td>' in curve._repr_html_()
+    bins = reliability(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
+    assert "90.0% sure</td>" in bins._repr_html_()
+    assert "50.0% of 2 rows right" in bins._repr_html_()
+    assert "Error 0.4." in bins._repr_html_()
+
+
+def reports(names: Sequence[str]) -> list[str]:
+    """Everything that names come to stand in, as HTML."""
+    changed = tuple(ColumnDrift(name, 7, 3, True) for name in names)
+    report = DriftReport(10, 2, np.ones(20, dtype=int), 0.2, 5.0, 4.6, 7, 3, changed)
+    summary = Summary(
+        [Record(InputFile(names[0], 1, 1), "", 1, {names[1]: 3}, {names[2]: Unknown(1, "x")})],
+        0,
+        [names[3]],
+        [names[4]],
+    )
+    numbers = dict.fromkeys(Prediction.__dataclass_fields__)
+    said = {
+        **{"label": names[0], "probabilities": {names[1]: 0.7}, "stds": {names[1]: 0.1}, "log_likelihood": -1.0},
+        **{"verdict": names[2], "unseen": tuple(names), "reasons": tuple(Reason(name, 1.0, 0.1) for name in names)},
+    }
+    columns = tuple(ChangedColumn(name, names[0], 3, 7, True) for name in names)
+    counted = dict.fromkeys(Drift.__dataclass_fields__, 1)
+    drift = Drift(**{**counted, "model": names[1], "since": names[2], "columns": columns})
+    return [each._repr_html_() for each in (report, summary, Prediction(**{**numbers, **said}), drift)]
+
+
+def test_names_are_text_everywhere() -> None:
+    for hostile, plain in zip(reports(HOSTILE), reports(PLAIN), strict=True):
+        found = check_same_structure(hostile, plain)
+        assert any(name in found.text for name in HOSTILE)
+    report, summary, prediction, drift = reports(PLAIN)
+    assert "yes, by row 7" in report
+    assert "20.0%, 20.0% of the last 20" in report
+    assert '<td class="name">name 1</td><td class="name">3</td>' in summary
+    assert "0.7 ± 0.1" in prediction
+    assert '<td class="name">entropy</td><td class="name">\N{EN DASH}</td>' in prediction
+    assert "row 1 at name 2" in drift
 
 
 def test_an_answer_names_the_class() -> None:

@@ -10,13 +10,25 @@ from typing import Any
 from socratic.errors import import_extra
 from socratic.pages import INK, PALETTE, clean, table
 
-__all__ = ["MOST_ROWS", "axes_or_new", "draw_bars", "draw_points", "number", "of_classes", "table_of_rows", "with_note"]
+__all__ = [
+    "MOST_ROWS",
+    "axes_or_new",
+    "between",
+    "draw_bars",
+    "draw_points",
+    "number",
+    "of_classes",
+    "of_variables",
+    "table_of_facts",
+    "table_of_rows",
+    "with_note",
+]
 
 MOST_ROWS = 10
 """Rows of a result that a notebook shows."""
 _UNKNOWN = "\N{EN DASH}"
-_MOST_CLASSES = 5
-"""Classes that have a column of their own."""
+_MOST_CLASSES, _MOST_VARIABLES = 5, 8
+"""Classes and variables that have a column of their own."""
 
 Column = Any
 """An array or tensor (N,) of numbers, a sequence of texts, or a pair of arrays: numbers and their deviations."""
@@ -35,6 +47,18 @@ def table_of_rows(columns: Mapping[str, Column], note: str, *, n_rows: int) -> s
     return with_note(table(["row", *columns], body), more + note)
 
 
+def table_of_facts(facts: Mapping[str, object], note: str) -> str:
+    """Names and what is known by them as HTML, one below the other, and a note; all of it is shown as text.
+
+    A pair is a number and its deviation.
+    """
+    body = [
+        [name, *_texts(tuple([part] for part in fact) if isinstance(fact, tuple) else [fact])]
+        for name, fact in facts.items()
+    ]
+    return with_note(table(["", ""], body, n_names=2), note)
+
+
 def with_note(element: str, note: str) -> str:
     """HTML, and plain text below it."""
     return f'{element}<p class="quiet">{html.escape(note)}</p>'
@@ -47,12 +71,26 @@ def _texts(column: Column) -> list[str]:
         return [mean if std == _UNKNOWN else f"{mean} ± {std}" for mean, std in pairs]
     cells = column[:MOST_ROWS]
     cells = cells.tolist() if hasattr(cells, "tolist") else cells
-    return [number(cell) if isinstance(cell, float) else str(cell) for cell in cells]
+    return [_UNKNOWN if cell is None else number(cell) if isinstance(cell, float) else str(cell) for cell in cells]
 
 
 def of_classes(mean: Any, std: Any) -> dict[str, Column]:
     """A column for each of the first classes, from what they have (N, C) and how far it deviates."""
     return {f"class {label}": (mean[:, label], std[:, label]) for label in range(min(mean.shape[1], _MOST_CLASSES))}
+
+
+def of_variables(x: Any) -> dict[str, Column]:
+    """A column for each of the first variables, from their values (N, V)."""
+    return {f"variable {place}": x[:, place] for place in range(min(x.shape[1], _MOST_VARIABLES))}
+
+
+def between(lower: Any, upper: Any) -> dict[str, Column]:
+    """A column for each of the first classes, from two bounds (N, C) of what they have."""
+    columns = {}
+    for label in range(min(lower.shape[1], _MOST_CLASSES)):
+        bounds = zip(_texts(lower[:, label]), _texts(upper[:, label]), strict=True)
+        columns[f"class {label}"] = [f"{low} to {high}" for low, high in bounds]
+    return columns
 
 
 def axes_or_new(ax: Any, height: float = 3.0) -> Any:

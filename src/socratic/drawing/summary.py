@@ -11,6 +11,7 @@ from socratic.circuit.layers import SumProductLayer
 from socratic.inference.dropout import MASK_KINDS, Dropout, MaskKind
 from socratic.inference.engine import Engine
 from socratic.inference.kinds import engine_of
+from socratic.notebook import table_of_facts
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,17 @@ class Summary:
         return self.n_leaves + self.n_products + self.n_sums
 
     def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(map(len, facts))
+        return "\n".join([self.kind, *(f"  {name:<{width}}  {value}" for name, value in facts.items())])
+
+    def _repr_html_(self) -> str:
+        return table_of_facts(self._facts(), f"What a {self.kind} is made of.")
+
+    def _facts(self) -> dict[str, str]:
         families = ", ".join(f"{number:,} {name}" for name, number in self.leaves.items())
         smallest, largest = min(self.scope_sizes), max(self.scope_sizes)
-        facts = {
+        return {
             "columns": f"{self.n_features:,}",
             "classes": f"{self.n_classes:,}",
             "nodes": f"{self.n_nodes:,} in {self.n_levels:,} levels",
@@ -77,8 +86,6 @@ class Summary:
             "scopes": f"{sum(self.scope_sizes.values()):,}, of {smallest:,} to {largest:,} columns",
             **{f"TDI, {masks} masks": f"{method}: {reason}" for masks, (method, reason) in self.methods.items()},
         }
-        width = max(map(len, facts))
-        return "\n".join([self.kind, *(f"  {name:<{width}}  {value}" for name, value in facts.items())])
 
 
 def summary(circuit: Circuit | Graph, *, methods: bool = True) -> Summary:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from socratic.notebook import of_classes, table_of_rows
+from socratic.notebook import draw_points, of_classes, table_of_rows
 from socratic.numerics import sqrt_or_zero
 
 _PRIOR_TOLERANCE = 1e-4
@@ -47,6 +47,21 @@ class Posterior:
     dead: Tensor | None
     method: str
     log_density_std: Tensor | None = None
+
+    def plot(self, ax: Any = None) -> Any:
+        """A point for each row: how uncertain its class is, and how much of that is the model's own doubt.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        x, y = self.entropy.detach().cpu(), self.mutual_information.detach().cpu()
+        return draw_points(ax, x, y, ("entropy, nats", "mutual information, nats"))
 
     def _repr_html_(self) -> str:
         columns = of_classes(self.mean.detach(), self.std.detach())

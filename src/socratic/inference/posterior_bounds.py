@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from socratic.inference.posterior import ExpandedMoments
+from socratic.notebook import between, table_of_rows
 from socratic.numerics import sqrt_or_zero
 
 BoundedKind = Literal["posterior", "expansion"]
@@ -57,6 +58,14 @@ class PosteriorBounds:
     mean_bounds: Bounds
     std_bounds: Bounds
     of: BoundedKind
+
+    def _repr_html_(self) -> str:
+        means, stds = between(*self.mean_bounds), between(*self.std_bounds)
+        note = (
+            f"Where class probabilities and their standard deviations over masks are certain to lie. Of the {self.of}."
+        )
+        columns = {**means, **{f"std of {name}": bounds for name, bounds in stds.items()}}
+        return table_of_rows(columns, note, n_rows=len(self.mean_bounds[0]))
 
 
 class ExpansionBounds(NamedTuple):

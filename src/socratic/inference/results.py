@@ -22,7 +22,7 @@ from socratic.inference.posterior_bounds import (
     bound_expansion,
     bound_posterior,
 )
-from socratic.notebook import of_classes, table_of_rows
+from socratic.notebook import of_classes, of_variables, table_of_rows
 from socratic.numerics import sqrt_or_zero
 
 CovarianceKind = Literal["exact", "independent", "upper"]
@@ -163,6 +163,15 @@ class NodeMoments:
     root_dropout: bool
     method: Method
     reason: str
+
+    def _repr_html_(self) -> str:
+        log_mean, std = of_variables(self.log_mean), of_variables(sqrt_or_zero(self.variance_bounds[1]))
+        columns = {name.replace("variable", "node"): (log_mean[name], std[name]) for name in log_mean}
+        note = (
+            f"Log of the mean value ± relative deviation, or its upper bound, of the first of "
+            f"{self.log_mean.shape[1]:,} nodes. Method {self.method}: {self.reason}."
+        )
+        return table_of_rows(columns, note, n_rows=len(self.log_mean))
 
     @property
     def relative_variance(self) -> Tensor:

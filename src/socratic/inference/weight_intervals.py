@@ -16,6 +16,7 @@ from socratic.inference.engine import Engine
 from socratic.inference.kinds import engine_of
 from socratic.inference.posterior import log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
+from socratic.notebook import between, table_of_rows
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class LikelihoodBounds:
 
     lower: Tensor
     upper: Tensor
+
+    def _repr_html_(self) -> str:
+        note = "Log-likelihoods, from the smallest to the largest over all weights that are possible."
+        return table_of_rows(between(self.lower, self.upper), note, n_rows=len(self.lower))
 
 
 @torch.no_grad()

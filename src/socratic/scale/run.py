@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from socratic.errors import DataFileError, check_choice, check_count
+from socratic.notebook import table_of_facts
 from socratic.scale.engines import ENGINES
 from socratic.scale.files import FileScorer, Outcome
 from socratic.scale.manifest import InputFile, Manifest, Record, list_dataset
@@ -44,6 +45,17 @@ class Summary:
                 before = total.get(name, Unknown(0, found.example))
                 total[name] = before._replace(n_rows=before.n_rows + found.n_rows)
         return total
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "files": f"{len(self.records):,}, {self.n_before:,} of them before",
+            "rows": f"{self.verdicts.total():,}",
+            **{verdict: f"{count:,}" for verdict, count in sorted(self.verdicts.items())},
+            "unseen values in": ", ".join(self.unknown) or None,
+            "not scored": "; ".join(self.problems) or None,
+            "gone": ", ".join(self.gone) or None,
+        }
+        return table_of_facts(facts, "Files that were scored, and their rows by verdict.")
 
 
 Watch = Callable[[Sequence[InputFile], Iterator[Outcome]], Iterator[Outcome]]

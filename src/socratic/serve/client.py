@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from socratic.files import replacing
+from socratic.notebook import table_of_facts
 from socratic.serve.drift import Drift
 
 _TABLES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
@@ -101,6 +102,22 @@ class Prediction:
     verdict: str | None
     unseen: tuple[str, ...]
     reasons: tuple[Reason, ...]
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "label": self.label,
+            **{f"p({label})": (share, self.stds[label]) for label, share in self.probabilities.items()},
+            "verdict": self.verdict,
+            "p-value": self.p_value,
+            "entropy": self.entropy,
+            "mutual information": self.mutual_information,
+            "log-likelihood": (self.log_likelihood, self.log_std),
+            "unseen": ", ".join(self.unseen) or None,
+            "reasons": ", ".join(reason.name for reason in self.reasons) or None,
+        }
+        return table_of_facts(
+            facts, "What the model says of a row, ± standard deviations; a dash where it does not know."
+        )
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Prediction:

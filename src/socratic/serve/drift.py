@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from socratic.notebook import table_of_facts
+
 
 @dataclass(frozen=True)
 class ChangedColumn:
@@ -93,6 +95,18 @@ class Drift:
     rate: float
     columns_watched: bool
     columns: tuple[ChangedColumn, ...]
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "model": self.model,
+            "alarm": f"yes, by row {self.alarm_row:,} at {self.alarm_time}" if self.alarm else "no",
+            "changed since": f"row {self.since_row:,} at {self.since}" if self.alarm else None,
+            "changed columns": ", ".join(column.name for column in self.columns) or None,
+            "rows compared": f"{self.n_compared:,} of {self.n_rows:,} since {self.started}",
+            "refused": f"{self.refused_share:.1%}, {self.recently_refused:.1%} of the last {self.n_recent:,}",
+            "evidence": f"{self.log_wealth:.2f}, an alarm from {self.limit:.2f}",
+        }
+        return table_of_facts(facts, "Whether rows are like those that the model was calibrated on; counted from 0.")
 
     @classmethod
     def of(cls, reply: Mapping[str, Any]) -> Drift:

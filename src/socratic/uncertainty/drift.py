@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from socratic.errors import check_count, check_number
+from socratic.notebook import table_of_facts
 from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.drift_evidence import Evidence
 from socratic.uncertainty.drift_ranks import Ranks
@@ -84,6 +85,17 @@ class DriftReport:
     def refused_share(self) -> float:
         """Of all rows."""
         return self.n_refused / max(self.n_rows, 1)
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "alarm": "no" if self.alarm_row is None else f"yes, by row {self.alarm_row:,}",
+            "changed since row": None if self.since is None else f"{self.since:,}",
+            "changed columns": ", ".join(column.name for column in self.columns) or None,
+            "rows": f"{self.n_rows:,}",
+            "refused": f"{self.refused_share:.1%}, {self.recently_refused:.1%} of the last {self.p_values.sum():,}",
+            "evidence": f"{self.log_wealth:.2f}, an alarm from {self.limit:.2f}",
+        }
+        return table_of_facts(facts, "Whether rows are like those that the model was calibrated on; counted from 0.")
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from socratic.errors import check_count
+from socratic.notebook import table_of_facts
 
 _SUM_TOLERANCE = 1e-4
 
@@ -41,6 +42,13 @@ class RiskCoverage:
     area: float
     generalised_area: float
 
+    def _repr_html_(self) -> str:
+        tenths = np.linspace(0.1, 1.0, 10)
+        risks = self.risk[np.clip(np.searchsorted(self.coverage, tenths - 1e-9), 0, len(self.risk) - 1)]
+        facts = {f"{share:.0%} answered": f"{risk:.1%}" for share, risk in zip(tenths, risks, strict=True)}
+        areas = f"Area {self.area:.3g}, generalised {self.generalised_area:.3g}."
+        return table_of_facts(facts, f"Errors among the rows that are answered, the most certain first. {areas}")
+
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
@@ -65,6 +73,11 @@ class Reliability:
     def error(self) -> float:
         """Mean distance between confidence and accuracy over rows (ECE); 0 is best."""
         return float(self.n_rows @ np.abs(self.confidence - self.accuracy) / self.n_rows.sum())
+
+    def _repr_html_(self) -> str:
+        bins = zip(self.confidence, self.accuracy, self.n_rows, strict=True)
+        facts = {f"{sure:.1%} sure": f"{right:.1%} of {n_rows:,.0f} rows right" for sure, right, n_rows in bins}
+        return table_of_facts(facts, f"How often answers are right, by how sure they are. Error {self.error:.3g}.")
 
 
 def auroc(known: ArrayLike, unknown: ArrayLike) -> float:

@@ -15,6 +15,8 @@ from socratic.circuit.graph import Graph
 from socratic.inference.kinds import engine_of
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.rows import check_rows, map_chunks
+from socratic.notebook import of_variables, table_of_rows
+from socratic.numerics import sqrt_or_zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,14 @@ class Expectation:
     variance: Tensor
     probabilities: dict[int, Tensor]
     class_probabilities: Tensor
+
+    def _repr_html_(self) -> str:
+        mean, std = of_variables(self.mean), of_variables(sqrt_or_zero(self.variance))
+        columns: dict[str, Any] = {name: (mean[name], std[name]) for name in mean}
+        likeliest = self.class_probabilities.argmax(1)
+        columns |= {"class": likeliest, "its probability": self.class_probabilities.gather(1, likeliest[:, None])[:, 0]}
+        note = "Mean ± standard deviation of each variable, and the most probable class, given what is known."
+        return table_of_rows(columns, note, n_rows=len(self.mean))
 
 
 @torch.no_grad()

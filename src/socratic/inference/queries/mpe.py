@@ -15,6 +15,7 @@ from socratic.inference.likelihood import class_log_likelihood
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.queries.sampling import NO_CLASS
 from socratic.inference.rows import check_rows, map_chunks
+from socratic.notebook import of_variables, table_of_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,12 @@ class Explanation:
     log_likelihood: Tensor
     log_bound: Tensor
     exact: bool
+
+    def _repr_html_(self) -> str:
+        columns = {**of_variables(self.x), "class": self.classes, "log-likelihood": self.log_likelihood}
+        certain = "No completion is more probable." if self.exact else "None has a log-likelihood above the bound."
+        note = f"The most probable values of what is missing. {certain}"
+        return table_of_rows(columns | ({} if self.exact else {"bound": self.log_bound}), note, n_rows=len(self.x))
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class
 from socratic.inference.queries.randomness import Randomness
 from socratic.inference.rows import check_rows, map_chunks
 from socratic.memory import rows_at_a_time
+from socratic.notebook import of_variables, table_of_rows
 
 NO_CLASS = -1
 
@@ -38,6 +39,11 @@ class Samples:
 
     x: Tensor
     classes: Tensor
+
+    def _repr_html_(self) -> str:
+        x, classes = self.x.flatten(0, -2), self.classes.flatten()
+        note = "Drawn rows." if self.x.ndim == 2 else f"Drawn rows, {self.x.shape[1]:,} for each row of evidence."
+        return table_of_rows({**of_variables(x), "class": classes}, note, n_rows=len(x))
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from socratic.inference.engine import Engine, RegionPlan
 from socratic.inference.kinds import engine_of
 from socratic.inference.queries.classes import ClassIndex, ClassPrior, log_class_weights
 from socratic.inference.rows import check_rows, map_chunks
+from socratic.notebook import of_variables, table_of_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,12 @@ class RegionValues:
 
     scopes: tuple[tuple[int, ...], ...]
     values: Tensor
+
+    def _repr_html_(self) -> str:
+        scopes = (f"columns {', '.join(map(str, scope))}" for scope in self.scopes)
+        columns = dict(zip(scopes, of_variables(self.values).values(), strict=False))
+        note = f"A value for each of {len(self.scopes):,} regions, of which the first are shown."
+        return table_of_rows(columns, note, n_rows=len(self.values))
 
 
 @torch.no_grad()
