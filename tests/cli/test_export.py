@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from socratic import load
+from socratic import CircuitOutlierDetector, load
 from tests.cli.conftest import HEADER, Run, assert_one_line
 from tests.export.comparing import said_by_runtime
 
@@ -27,6 +27,26 @@ def test_the_file_says_what_the_model_says(run: Run, folder: Path, tmp_path: Pat
     found = said_by_runtime(tmp_path / "model.onnx", x.numpy())
     np.testing.assert_allclose(found["log_likelihood"], model.score_samples(rows), atol=1e-4)
     np.testing.assert_allclose(found["std"], model.uncertainty(rows).std, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_file_says_what_an_outlier_detector_says(run: Run, folder: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    rows = [pd.read_csv(folder / name)[HEADER[:-1]] for name in ("train.csv", "test.csv")]
+    model = CircuitOutlierDetector(random_state=0).fit(rows[0])
+    model.save(tmp_path / "detector")
+    wanted = ["log_likelihood", "p_value", "unfamiliar"]
+    given = [argument for name in wanted for argument in ("--give", name)]
+    done = run("export", tmp_path / "detector", "-o", tmp_path / "detector.onnx", *given)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("log_likelihood, p_value, unfamiliar written to ")
+    encoding = json.loads((tmp_path / "detector.json").read_text())
+    assert (list(encoding["outputs"]), encoding["rejection_rate"]) == (wanted, 0.05)
+    (x,) = model._batches(rows[1])
+    found = said_by_runtime(tmp_path / "detector.onnx", x.numpy())
+    np.testing.assert_allclose(found["log_likelihood"], model.score_samples(rows[1]), atol=1e-4)
+    np.testing.assert_allclose(found["p_value"], model.p_value(rows[1]), atol=1e-4)
+    np.testing.assert_array_equal(found["unfamiliar"], model.predict(rows[1]) == -1)
 
 
 def test_mistakes_are_named(run: Run, folder: Path, tmp_path: Path) -> None:

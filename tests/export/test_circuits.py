@@ -94,7 +94,7 @@ def test_names_are_checked() -> None:
         made.choose([])
     with pytest.raises(ValueError, match=r"path must end in \.onnx; got 'model.pt'"):
         export_onnx(circuit_of(), "model.pt")
-    with pytest.raises(ValueError, match=r"model must be a circuit, a graph or a fitted .*; got a str"):
+    with pytest.raises(ValueError, match=r"model must be a circuit, a graph, or a fitted .*; got a str"):
         export_onnx("model", "model.onnx")
 
 

@@ -24,8 +24,9 @@ def export(
 ) -> None:
     """Write what a model computes from encoded rows as an ONNX file, and how rows are encoded as JSON beside it.
 
-    The outputs are probabilities, log_likelihood, mean, std, entropy, mutual_information and p_value, as far as the
-    model has them. The number of rows is free.
+    The outputs of a classifier are probabilities, log_likelihood, mean, std, entropy, mutual_information and p_value;
+    of a density log_likelihood, relative_std and log_std, and of an outlier detector also p_value and unfamiliar; as
+    far as the model has them. The number of rows is free.
     """
     from socratic.cli.parsing import check_writable
 
@@ -34,13 +35,13 @@ def export(
     check_writable(output, model)
     check_writable(output.with_suffix(".json"), model)
     from socratic.cli.console import waiting
-    from socratic.cli.scoring import load_model
+    from socratic.cli.scoring import load_any
     from socratic.errors import MissingExtraError
     from socratic.export import export_onnx
     from socratic.export.models import exported
 
     with waiting("reading the model", quiet):
-        loaded = load_model(model, "cpu")
+        loaded = load_any(model, "cpu")
     try:
         chosen = exported(loaded).choose(outputs)
         with waiting("recording what it computes", quiet):

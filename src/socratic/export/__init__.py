@@ -32,7 +32,7 @@ def export_program(
 
     Parameters
     ----------
-    model : Circuit, Graph, or a fitted classifier
+    model : Circuit, Graph, or a fitted classifier, density or outlier detector
     outputs : sequence of str, optional
         Names from :data:`MEANINGS`, in the order that results are to have; by default all that the model has.
     class_prior : (C,), optional

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,15 +13,14 @@ from socratic.estimators.classification import PROFILES, CircuitClassifierBase
 from socratic.estimators.committee import Committee, ForestCommittee
 from socratic.estimators.posterior import ONE_PASS
 from socratic.export.circuits import Likelihood, LogMomentPosterior, MomentPosterior, posterior_outputs
-from socratic.export.familiarity import TorchClassConformal, TorchConformal, TorchDetector, TorchExpected
+from socratic.export.familiarity import TorchClassConformal, TorchConformal, TorchDetector
 from socratic.export.forest import ForestAnswers
 from socratic.export.outputs import Exported
 from socratic.export.profiles import TorchProfile
-from socratic.export.tables import Cells
+from socratic.export.reading import Reading
 from socratic.inference.dropout import Dropout
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.numerics import logsumexp_or_dead
-from socratic.tables.inputs import known
 from socratic.uncertainty.scores import LIKELIHOODS
 
 _OF_POSTERIOR = ("mean", "std", "entropy", "mutual_information")
@@ -82,12 +80,8 @@ class Judge:
             self.answers = ForestAnswers(committee, model.class_prior_)
         else:
             self.answers = CircuitAnswers(model, committee)
-        self.encoder: Any = getattr(model, "encoder_", None)
-        table = getattr(model, "table_", None)
-        self.cells = None if table is None else Cells(table)
+        self.reading = Reading(model)
         self.detector = TorchDetector(model.detector_)
-        expected = getattr(model, "expected_", None)
-        self.expected = None if expected is None else TorchExpected(expected)
         self.profiles: dict[str, TorchProfile] = {}
         self.refused = self.answers.refused
         for name in PROFILES:
@@ -98,14 +92,9 @@ class Judge:
             else:
                 self.refused = "the regions of a graph are not exported, which its p-values look at"
 
-    def read(self, x: Tensor) -> Tensor:
-        """Rows (N, V) as the circuit reads them."""
-        return known(x) if self.encoder is None else self.encoder(x.permute(0, 3, 1, 2).flatten(1))
-
     def outputs(self, x: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
         """The outputs that are wanted, in float64, and perhaps others."""
-        rows = self.read(x)
-        log_volume: Any = self.encoder.log_scale if self.cells is None else self.cells.log_volume(x)
+        rows, log_volume = self.reading(x), self.reading.log_volume(x)
         log_joints = self.answers.log_joints(rows, self.log_prior)
         mixed = logsumexp_or_dead(log_joints, dim=0).squeeze(0) - math.log(log_joints.shape[0])
         found = {"log_likelihood": logsumexp_or_dead(mixed.double(), dim=1).squeeze(1) - log_volume}
@@ -121,34 +110,23 @@ class Judge:
 
     def judged(self, x: Tensor, wanted: frozenset[str]) -> tuple[dict[str, Tensor], Tensor]:
         """The outputs that are wanted, and the detector's score (N,)."""
-        n_rows = x.shape[0]
-        others = [] if self.cells is None or self.expected is None else self.cells.with_rarest(x)
-        stacked = torch.cat([x, *others])
-        found = self.outputs(stacked, wanted | {*_OF_POSTERIOR})
-        scores = self._scores(stacked, found)
-        if others:
-            strange = x.isinf().any(1)
-            for name, values in scores.items():
-                of_copies = values.unflatten(0, (1 + len(others), n_rows))
-                scores[name] = torch.where(strange, of_copies.amax(0), of_copies[0])
-        return {name: value[:n_rows] for name, value in found.items()}, self.detector(scores)
+        comparison = self.reading.comparison
+        copies = x if comparison is None else comparison.copies(x)
+        found = self.outputs(copies, wanted | {*_OF_POSTERIOR})
+        scores = self._scores(copies, found)
+        if comparison is not None:
+            scores = comparison(scores, copies)
+        return {name: value[: x.shape[0]] for name, value in found.items()}, self.detector(scores)
 
     def _scores(self, x: Tensor, found: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Scores (N,) of rows, comparable whatever cells they miss."""
+        """Scores (N,) of rows, which depend on what cells they miss."""
         unlikely = -found["log_likelihood"]
         scores: dict[str, Tensor] = {
             name: found[name] for name in ("entropy", "mutual_information", "log_std") if name in found
         }
         scores |= dict.fromkeys(LIKELIHOODS, unlikely)
-        rows = self.read(x)
-        scores |= {name: profile(rows) for name, profile in self.profiles.items()}
-        if self.cells is None or self.expected is None:
-            return scores
-        units = self.cells.log_units(x)
-        scores |= {name: scores[name] - units for name in LIKELIHOODS}
-        beyond = self.cells.beyond(x)
-        compared = self.expected(scores, ~x.isnan())
-        return {name: torch.where(beyond, torch.inf, values) for name, values in compared.items()}
+        rows = self.reading(x)
+        return scores | {name: profile(rows) for name, profile in self.profiles.items()}
 
 
 class ExportedClassifier(Exported):
@@ -156,13 +134,8 @@ class ExportedClassifier(Exported):
 
     def __init__(self, model: CircuitClassifierBase) -> None:
         super().__init__()
-        circuit = model.circuit_
         self.judge, self.folds = Judge(model), [Judge(fold) for fold in model.folds_]
-        image_shape = getattr(model, "image_shape_", None)
-        if image_shape is None:
-            self.example = torch.zeros(2, circuit.n_features, dtype=circuit.dtype)
-        else:
-            self.example = torch.zeros(2, *image_shape, dtype=torch.uint8)
+        self.example = self.judge.reading.example
         self.by_class = None if model.class_conformal_ is None else TorchClassConformal(model.class_conformal_)
         self.conformal = TorchConformal(model.detector_.calibration)
         problem = self.judge.answers.refused
@@ -181,8 +154,7 @@ class ExportedClassifier(Exported):
         if not self.folds:
             found, score = self.judge.judged(x, wanted | _SHARES)
             return {**found, "p_value": self._compare([score], [found])}
-        rows = [fold.cells.scaled(x) for fold in self.folds if fold.cells is not None]
-        said = [fold.judged(part, _SHARES) for fold, part in zip(self.folds, rows, strict=True)]
+        said = [fold.judged(fold.reading.rescaled(x), _SHARES) for fold in self.folds]
         answers, scores = zip(*said, strict=True)
         return {**self.judge.outputs(x, wanted), "p_value": self._compare(scores, answers)}
 

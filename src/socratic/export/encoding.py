@@ -34,6 +34,7 @@ def encoding_of(model: Any, outputs: Sequence[str] = ()) -> dict[str, Any]:
     found["outputs"] = {name: MEANINGS[name] for name in outputs}
     if hasattr(model, "classes_"):
         found["classes"] = np.asarray(model.classes_).tolist()
+    if hasattr(model, "rejection_rate"):
         found["rejection_rate"] = float(model.rejection_rate)
     if hasattr(model, "image_shape_"):
         found["input"] = {"name": INPUT, "type": "uint8", "shape": ["rows", *model.image_shape_]}

@@ -13,8 +13,10 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.classification import CircuitClassifierBase
+from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.export.circuits import ExportedCircuit
 from socratic.export.classifiers import ExportedClassifier
+from socratic.export.densities import ExportedDensity, ExportedDetector
 from socratic.export.outputs import Exported
 from socratic.inference.doubt import Doubt
 
@@ -33,4 +35,11 @@ def exported(model: Any, class_prior: Sequence[float] | Tensor | None = None, do
         check_is_fitted(model)
     if isinstance(model, CircuitClassifierBase):
         return ExportedClassifier(model)
-    raise ValueError(f"model must be a circuit, a graph or a fitted classifier; got a {type(model).__name__}")
+    if isinstance(model, CircuitOutlierDetector):
+        return ExportedDetector(model)
+    if isinstance(model, CircuitEstimator):
+        return ExportedDensity(model)
+    raise ValueError(
+        "model must be a circuit, a graph, or a fitted classifier, density or outlier detector; "
+        f"got a {type(model).__name__}"
+    )

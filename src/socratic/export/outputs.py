@@ -20,6 +20,7 @@ MEANINGS = {
     "log_std": "standard deviation of log p(x), in nats, (N,)",
     "relative_std": "standard deviation of p(x), divided by its mean, (N,)",
     "p_value": "share of familiar rows that are at least as unusual, (N,)",
+    "unfamiliar": "whether the model refuses the row, its p-value being at most the rejection rate, (N,)",
 }
 """The outputs that there are."""
 
