@@ -1,7 +1,7 @@
 """The trees of a forest in torch: :mod:`socratic.inference.forest` has the same in numpy.
 
-Rows go down all trees at once, level by level, to the cells that they are consistent with: a missing value goes both
-ways. A row of which nothing is missing comes to one cell of each tree, so that it needs no way of its own.
+Rows go down all trees at once, level by level. One of which nothing is missing comes to one cell of each tree. Where a
+value is missing a row goes both ways, to all cells that it is consistent with, which takes many times longer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ class ForestAnswers:
         self.likelihood = Likelihood(committee.circuit)
         self.forest, self.class_prior = committee.forest, class_prior
         self.cells = _Cells(committee.forest)
+        self.ways = _Ways(committee.forest)
         (posterior,) = committee.weight_posteriors
         doubt = cell_doubt(self.forest, worth=posterior.worth, prior_strength=posterior.prior_strength)
         share, spread, information = map(torch.as_tensor, (self.forest.class_share, doubt.spread, doubt.information))
-        # Cut here: constants that are cut by the program would be stored whole, and cut again each time.
-        self.parts = [(share[trees], spread[trees], information[trees].unsqueeze(-1)) for trees in self.cells.trees]
+        self.tables = [part.flatten(0, 1) for part in (share, spread, torch.as_tensor(doubt.expected))]
+        self.share = [of_tree.clone() for of_tree in share]
+        self.doubt = [of_tree.clone() for of_tree in torch.cat([spread, information.unsqueeze(-1)], -1)]
 
     def log_joints(self, rows: Tensor, log_prior: Tensor) -> Tensor:
         """log p(x, class) by the circuit: (1, N, C)."""
@@ -50,14 +52,58 @@ class ForestAnswers:
 
     def _ask(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What each tree says, as :class:`~socratic.inference.forest.TreeAnswers` has it."""
-        found = []
-        for (share, spread, information), portion in zip(self.parts, self.cells.portions(rows), strict=True):
-            squares = portion * portion
-            mean = portion @ share  # (T, N, C)
-            within = entropy(mean) - (squares @ information).squeeze(-1)
-            found.append((mean, squares @ spread, within.clamp_min(0.0)))
-        shares, variance, expected = (torch.cat(part).transpose(0, 1) for part in zip(*found, strict=True))
-        return shares, variance, expected
+        x = rows.double()
+        values = self.cells.ranked(x)
+        cell = self.ways.cells(values)
+        found = [table.index_select(0, cell).unflatten(0, (-1, self.cells.n_trees)) for table in self.tables]
+        holed = x.isnan().any(1).nonzero().squeeze(1)
+        others = self._ask_holed(x.index_select(0, holed), values.index_select(0, holed))
+        return tuple(part.index_put((holed,), other) for part, other in zip(found, others, strict=True))
+
+    def _ask_holed(self, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of rows with missing values, which may be in several cells of a tree."""
+        portions = [of_tree for some in self.cells.portions(x, values) for of_tree in some.unbind(1)]
+        # One tree at a time: ONNX Runtime cannot multiply stacks of matrices that have no rows.
+        mean = torch.stack([portion @ share for portion, share in zip(portions, self.share, strict=True)], 1)
+        doubt = torch.stack([portion**2 @ each for portion, each in zip(portions, self.doubt, strict=True)], 1)
+        return mean, doubt[..., :-1], (entropy(mean) - doubt[..., -1]).clamp_min(0.0)
+
+
+class _Ways:
+    """How rows come down the trees of a forest, if nothing of them is missing."""
+
+    def __init__(self, forest: Forest) -> None:
+        n_trees, n_cells = forest.count.shape
+        node, trees = np.zeros(n_trees, dtype=np.int64), np.arange(n_trees)
+        feature, threshold, below, cell = [], [], [], []
+        n_met = 0
+        # Nodes are numbered as they are met, level by level, so that the two below a node follow each other.
+        while len(trees):
+            n_met += len(trees)
+            of_node = forest.cell[trees, node]
+            inner = of_node < 0
+            first = n_met - len(trees) + np.arange(len(trees))  # a cell leads to itself
+            first[inner] = n_met + 2 * np.arange(inner.sum())
+            feature.append(np.where(inner, forest.feature[trees, node], 0))
+            threshold.append(np.where(inner, forest.threshold[trees, node], np.inf))
+            below.append(first)
+            cell.append(np.where(inner, 0, of_node + trees * n_cells))
+            asked = trees[inner], node[inner]
+            node = np.stack([forest.left[asked], forest.right[asked]], 1).ravel()
+            trees = np.repeat(asked[0], 2)
+        self.n_trees, self.n_levels = n_trees, len(feature)
+        parts = map(np.concatenate, (feature, threshold, below, cell))
+        self.feature, self.threshold, self.below, self.cell = map(torch.as_tensor, parts)
+
+    def cells(self, values: Tensor) -> Tensor:
+        """The cells (N T,) of rows (N, V), numbered through all trees."""
+        node = torch.arange(self.n_trees).expand(values.shape[0], -1).flatten()
+        for _ in range(self.n_levels - 1):
+            # Not by an index, nor by ``index_select``: of single numbers, they take ONNX Runtime ten times as long.
+            feature, threshold, below = (part.gather(0, node) for part in (self.feature, self.threshold, self.below))
+            value = values.gather(1, feature.unflatten(0, (-1, self.n_trees))).flatten()
+            node = below + (value > threshold).long()
+        return self.cell.gather(0, node)
 
 
 class _Cells:
@@ -108,21 +154,19 @@ class _Cells:
         place[cells] = np.arange(len(cells))
         return place.reshape(self.n_trees, self.n_cells)
 
-    def portions(self, rows: Tensor) -> list[Tensor]:
-        """Some trees at a time: the probabilities (T, N, K) that rows are in their cells."""
-        x = rows.double()
-        statistics, consistent = self._statistics(x), self._consistent(x)
+    def portions(self, x: Tensor, values: Tensor) -> list[Tensor]:
+        """Some trees at a time: the probabilities (N, T, K) that rows, to trees ``values``, are in their cells."""
+        statistics, consistent = self._statistics(x), self._consistent(values)
         found = []
         for (natural, log_weight), places in zip(self.parameters, self.places, strict=True):
             terms = torch.addmm(log_weight, statistics, natural)
             terms = torch.where(consistent.index_select(1, places), terms, -torch.inf)
-            found.append(torch.softmax(terms.unflatten(1, (-1, self.n_cells)), -1).transpose(0, 1))
+            found.append(torch.softmax(terms.unflatten(1, (len(places) // self.n_cells, self.n_cells)), -1))
         return found
 
-    def _consistent(self, x: Tensor) -> Tensor:
+    def _consistent(self, values: Tensor) -> Tensor:
         """Which cells rows may be in, in the order in which they are met, and at the end none: (N, cells + 1)."""
-        values = self._ranked(x)
-        reached = torch.ones(x.shape[0], self.n_trees, dtype=torch.bool, device=x.device)
+        reached = torch.ones(values.shape[0], self.n_trees, dtype=torch.bool, device=values.device)
         nowhere = ~reached[:, :1]
         ends = []
         for end, inner, feature, threshold in self.levels:
@@ -132,7 +176,7 @@ class _Cells:
             reached = torch.cat([here & ~(value > threshold), here & ~(value <= threshold)], 1)
         return torch.cat([*ends, nowhere], 1)
 
-    def _ranked(self, x: Tensor) -> Tensor:
+    def ranked(self, x: Tensor) -> Tensor:
         """Rows as trees see them: categories by their rank."""
         numbers, codes = x.index_select(1, self.numbers), x.index_select(1, self.categories)
         if not len(self.rank):

@@ -22,7 +22,7 @@ _CACHED = 64
 _FEW_CELLS = 4096
 """Of all trees: a product of matrices with so many is quicker than to gather those that a row may be in."""
 _LEAST = 1e-30
-"""The least probability. Float32 holds it, in which ONNX files keep such numbers."""
+"""The least probability."""
 
 
 class TreeAnswers(NamedTuple):
