@@ -11,6 +11,7 @@ from socratic.serve import limits
 from socratic.serve.model import served
 from tests.serve.running import Site, running
 
+ROOT = Path(__file__).resolve().parents[2]
 STATIC = Path(socratic.serve.__file__).parent / "static"
 HOSTILE = "<script>alert(1)</script>"
 
@@ -74,6 +75,14 @@ def test_hostile_names_are_escaped() -> None:
         reply = site.predict(rows=[{HOSTILE: "1"}])
         assert reply.headers["content-type"] == "application/json"
         assert site.predict(rows=[{HOSTILE: 1.0, "b": HOSTILE}]).status == 200
+
+
+def test_the_image_is_built_in_the_format_that_keeps_its_health_check() -> None:
+    build = "podman build --format docker -t socratic ."
+    recipe = (ROOT / "Containerfile").read_text()
+    assert "HEALTHCHECK" in recipe
+    for page in (recipe, (ROOT / "docs" / "serving.md").read_text()):
+        assert page.count("podman build") == page.count(build) == 1
 
 
 def test_metrics(site: Site) -> None:
