@@ -44,6 +44,9 @@ def test_tables(site: Site, tmp_path: Path) -> None:
     client.predict_table(tmp_path / "rows.csv", tmp_path / "answers.csv", model="fruit", prefix="my_")
     found = pd.read_csv(tmp_path / "answers.csv")
     assert found["my_label"].tolist() == fitted("forest").predict(frame).tolist()
+    frame.assign(note="=1+1").to_csv(tmp_path / "notes.csv", index=False)
+    client.predict_table(tmp_path / "notes.csv", tmp_path / "harmless.csv", model="fruit", harmless=True)
+    assert set(pd.read_csv(tmp_path / "harmless.csv")["note"]) == {"'=1+1"}
     with pytest.raises(ServiceError, match="model must be named"):
         client.predict_table(tmp_path / "rows.csv", tmp_path / "none.csv")
     assert not (tmp_path / "none.csv").exists()

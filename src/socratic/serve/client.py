@@ -224,6 +224,7 @@ class Client:
         doubt: str | None = None,
         dropout: float | None = None,
         prefix: str = "",
+        harmless: bool = False,
     ) -> None:
         """Answer a table of any length: the columns of ``socratic predict`` are added to its rows.
 
@@ -235,6 +236,8 @@ class Client:
             Those of :meth:`predict`.
         prefix : str
             Put before the names of the new columns.
+        harmless : bool
+            Whether an apostrophe is put before cells of a CSV file that a spreadsheet would run.
         """
         source, target = Path(table), Path(answers)
         kind = _TABLES.get(source.suffix.lower())
@@ -244,7 +247,7 @@ class Client:
         given = {name: value for name, value in asked.items() if value is not None}
         if model is not None:
             given["model"] = model
-        query = urllib.parse.urlencode({**given, "prefix": prefix})
+        query = urllib.parse.urlencode({**given, "prefix": prefix, "harmless": harmless})
         path = f"/v1/predict/batch?{query}"
         with source.open("rb") as rows, self._open(path, rows, kind) as reply, replacing(target) as draft:
             try:
