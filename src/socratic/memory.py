@@ -29,7 +29,7 @@ class Budget(NamedTuple):
         return max(1, (self.processor if device.type == "cpu" else self.other) // max(1, size))
 
 
-_CHUNK_BYTES = Budget(48 * 2**20, 3 * 2**30)
+_CHUNK_BYTES = Budget(48 * 2**20, 6 * 2**30)
 """Everything that a query holds for a chunk of rows. On a processor, memory that is larger goes back to the system each
 time, and to have it filled with zeros again takes longer than the arithmetic."""
 _TILE_BYTES = Budget(5 * 2**19, 256 * 2**20)

@@ -20,11 +20,11 @@ import socratic
 from socratic.circuit import leaves
 from socratic.inference.layered import algebra, covariance, values
 from socratic.inference.layered.covariance import Children, _propagated
-from socratic.inference.layered.sum_product import log_sums
+from socratic.inference.layered.sum_product import log_sums, sum_products
 from socratic.inference.layered.values import LogValues, Products
 from socratic.kernels.covariance import pair_covariance
 from socratic.kernels.leaves import picked_product, rescale
-from socratic.kernels.sums import log_sums_of_pairs
+from socratic.kernels.sums import log_sums_of_pairs, sums_of_pairs
 from socratic.memory import Scratch
 
 RTOL = 5e-6
@@ -90,6 +90,16 @@ def check_sums(layer: Layer, device: str) -> None:
     torch.testing.assert_close(found.log_scale, expected.log_scale, rtol=0.0, atol=RTOL)
 
 
+def check_pair_sums(layer: Layer, device: str) -> None:
+    """Sums of values over all pairs, more of them than a program takes, beside each other or not."""
+    n_sums = layer.n_sums * 7
+    weights = weights_of(layer.n_folds, n_sums, layer.n_left * layer.n_right).to(device)
+    a, b = (torch.rand(layer.n_folds, n, layer.n_rows).to(device) for n in (layer.n_left, layer.n_right))
+    expected = sum_products(weights.double(), a.double(), b.double())
+    torch.testing.assert_close(sums_of_pairs(weights, a, b).double(), expected, rtol=RTOL, atol=0.0)
+    torch.testing.assert_close(sums_of_pairs(weights, a, b, by_row=True).double(), expected.mT, rtol=RTOL, atol=0.0)
+
+
 PRODUCTS = [(1, 1, 1, 1, 1, 1), (3, 5, 4, 2, 7, 37), (2, 20, 25, 3, 40, 70), (2, 33, 3, 1, 3, 20)]
 LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 64, 100, 3, 300, 129)]
 
@@ -139,10 +149,10 @@ LARGE_COVARIANCES = [Covariance(10, 20, 20, 20, 300, 2, 2, 0.25), Covariance(40,
 
 
 def check_covariance(case: Covariance, device: str) -> None:
-    """Covariances of sums; the smallest, relative to the sums, are a millionth."""
+    """Covariances of sums; those of the children are so large that no term of the result is small beside others."""
 
     def of_nodes(kind: int, n_nodes: int, seed: int) -> Tensor | None:
-        factor = 1e-3 * numbers(case.n_folds, case.n_rows, n_nodes, n_nodes, seed=seed)
+        factor = 0.3 * numbers(case.n_folds, case.n_rows, n_nodes, n_nodes, seed=seed)
         matrix = factor @ factor.mT
         parts = {0: None, 1: matrix.diagonal(dim1=-2, dim2=-1).mT, 2: matrix}
         return None if parts[kind] is None else parts[kind].to(device)  # type: ignore[union-attr]
@@ -151,8 +161,10 @@ def check_covariance(case: Covariance, device: str) -> None:
     a, b = (torch.rand(case.n_folds, n, case.n_rows).to(device) for n in (case.n_left, case.n_right))
     sides = of_nodes(case.left, case.n_left, 2), of_nodes(case.right, case.n_right, 3)
     wide = Children(*(None if part is None else part.double() for part in (a, b, *sides)))
-    expected = _propagated(weights.double(), wide, case.odds, Scratch())
-    found = pair_covariance(weights, a, b, *sides, case.odds)
+    sums = sum_products(weights, a, b)
+    scale = sums.mT.double()
+    expected = _propagated(weights.double(), wide, case.odds, Scratch()) / scale.unsqueeze(-1) / scale.unsqueeze(-2)
+    found = pair_covariance(weights, a, b, *sides, sums, case.odds, 1e30)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=RTOL * float(expected.abs().max()))
 
 
@@ -182,6 +194,7 @@ def check_circuit() -> None:
 
 CHECKS: list[Callable[[], None]] = [
     *(lambda layer=layer: check_sums(layer, "cpu") for layer in LAYERS),
+    *(lambda layer=layer: check_pair_sums(layer, "cpu") for layer in LAYERS),
     *(lambda size=size: check_picked(size, "cpu") for size in PRODUCTS),
     lambda: check_rescale("cpu"),
     *(lambda case=case: check_covariance(case, "cpu") for case in COVARIANCES),

@@ -12,6 +12,8 @@ from socratic.shortcuts import allowed_shortcuts
 
 MOST_NODES = 64
 """Of a side of a tile: more are left to libraries of matrix products, which know such sizes best."""
+FLOAT32 = "tf32x3"
+"""A product with float32's digits: the sum of three of tf32."""
 _MOST_FOLDS = 65_535
 """Of a grid's second axis."""
 _ENOUGH_PROGRAMS = 264
@@ -51,9 +53,15 @@ def padded(n_nodes: int) -> int:
     return max(_SMALLEST_SIDE, 1 << (n_nodes - 1).bit_length())
 
 
-def precision() -> str:
-    """How matrices are multiplied: by three products of tf32, which have float32's digits, or as torch is told to."""
-    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+def precision(*, of_moments: bool = False) -> str:
+    """How matrices are multiplied: with float32's digits, or faster if torch may.
+
+    One product of tf32 has three digits. That is enough for log-likelihoods, but not for moments, in which errors add
+    up: those are left five, by three products of bfloat16.
+    """
+    if torch.get_float32_matmul_precision() == "highest":
+        return FLOAT32
+    return "bf16x3" if of_moments else "tf32"
 
 
 def rows_of_program(n_folds: int, n_rows: int, most: int = 128) -> int:

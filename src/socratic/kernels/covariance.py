@@ -1,11 +1,12 @@
-"""Covariances of sums over all pairs: what lies between two products with the weights, as one kernel for every row."""
+"""Covariances of sums over all pairs, as one kernel for every row that keeps what is between in registers."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from socratic.kernels.choice import padded, precision, takes_kernel
+from socratic.kernels.choice import padded, precision, rows_of_program, takes_kernel
+from socratic.kernels.sums import sums_of_pairs
 
 
 def takes_pair_covariance(weights: Tensor, a: Tensor, b: Tensor) -> bool:
@@ -14,15 +15,23 @@ def takes_pair_covariance(weights: Tensor, a: Tensor, b: Tensor) -> bool:
 
 
 def pair_covariance(
-    weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, mask_odds: float
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    sums: Tensor,
+    mask_odds: float,
+    limit: float,
 ) -> Tensor:
-    """Covariance of the sums over all pairs, before it is made relative.
+    """Relative covariance of the sums over all pairs.
 
-    With L and R the covariances of both sides, times the values, every sum t has a matrix over its pairs
+    With L and R the covariances of both sides, times the values, the covariance of s and t is
 
-        U_t = (L + a a') W_t R + (L W_t b) b' + odds * W_t * (a^2 + L_ll) (b^2 + R_rr)'
+        sum_lr (W_s L R)_lr W_tlr + (a W_s) R (a W_t) + (W_s b) L (W_t b) + odds * sum_lr W_slr W_tlr E[a_l^2] E[b_r^2]
 
-    and the covariance of s and t is the sum of W_s * U_t. All of its terms are positive: nothing cancels.
+    over the product of both sums. All terms are positive: nothing cancels. Where L and R are diagonal, the first term
+    is a sum over pairs with weights W_s W_t that all rows share, as the last one is.
 
     Parameters
     ----------
@@ -31,8 +40,12 @@ def pair_covariance(
         Values of the left and of the right nodes.
     left, right : (F, A, N) or (F, N, A, A), or None
         Their relative variances or covariances.
+    sums : (F, S, N)
+        The sums, all positive.
     mask_odds : float
         Odds that a child is dropped from all sums together.
+    limit : float
+        The largest covariance that is kept.
 
     Returns
     -------
@@ -40,42 +53,125 @@ def pair_covariance(
     """
     from socratic.kernels.programs import pair_covariance_kernel
 
-    n_folds, n_sums, n_pairs = weights.shape
+    n_folds, n_sums, _ = weights.shape
     n_left, n_rows = a.shape[1:]
     n_right = b.shape[1]
-    mirrored = weights.view(n_folds, n_sums, n_left, n_right).mT.contiguous()  # [t, r, l]
-    a, b = a.contiguous(), b.contiguous()
-    left, right = _dense(left, a), _dense(right, b)
-    passed = mirrored  # not read where the right nodes have no covariances
-    if right.ndim == 4:
-        scaled = right * b.mT.unsqueeze(-1) * b.mT.unsqueeze(-2)
-        by_right = mirrored.transpose(1, 2).reshape(n_folds, n_right, n_sums * n_left)  # [r', (t, l)]
-        passed = torch.bmm(scaled.flatten(1, 2), by_right)  # [n, r, t, l]
-    out = weights.new_empty(n_folds, n_rows, n_sums, n_pairs)  # [n, t, r, l]
+    if left is not None and right is not None and left.ndim != right.ndim:
+        left, right = (x if x.ndim == 4 else torch.diag_embed(x.mT) for x in (left, right))
+    start = _shared(weights, a, b, left, right, mask_odds)
+    how = precision(of_moments=True)
+    by_left = weights.view(n_folds, n_sums, n_left, n_right)
+    by_right = by_left.permute(0, 3, 1, 2).flatten(2).contiguous()  # (F, B, S * A)
+    of_left, of_right = a.mT.contiguous(), b.mT.contiguous()  # (F, N, A), (F, N, B)
+    left, right = _by_row(left, of_left), _by_row(right, of_right)
+    parts = _parts(by_right, how)
+    matrices = left.ndim == right.ndim == 4
+    passed = parts  # not read unless both sides have matrices
+    if matrices:
+        passed = _times_weights(right.flatten(1, 2), parts, how, values=of_right, in_parts=how == "bf16x3")
+    out = weights.new_empty(n_folds, n_rows, n_sums, n_sums)
     with torch.cuda.device_of(weights):
         pair_covariance_kernel[(n_rows, n_folds)](
-            mirrored,
-            a,
-            b,
+            *parts,
+            *passed,
+            out if start is None else start,
+            of_left,
+            of_right,
             left,
             right,
-            passed,
+            _times_weights(of_right, parts, how)[0],
+            _times_weights(of_left, _parts(by_left.transpose(1, 2).flatten(2).contiguous(), how), how)[0],
+            sums.mT.contiguous(),
             out,
             n_rows,
-            mask_odds,
+            limit,
             n_sums=n_sums,
             n_left=n_left,
             n_right=n_right,
+            sum_side=padded(n_sums),
             left_side=padded(n_left),
             right_side=padded(n_right),
             left_matrix=left.ndim == 4,
             right_matrix=right.ndim == 4,
-            masked=mask_odds > 0.0,
-            precision=precision(),
-            num_warps=1 if max(n_left, n_right) <= 32 else 4,
+            started=start is not None,
+            precision=how,
+            num_warps=1 if max(n_left, n_sums) <= 32 else 4,
         )
-    return torch.bmm(out.flatten(1, 2), mirrored.flatten(2).mT).unflatten(1, (n_rows, n_sums))
+    return out
 
 
-def _dense(covariance: Tensor | None, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if covariance is None else covariance.contiguous()
+def _shared(
+    weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, mask_odds: float
+) -> Tensor | None:
+    """The terms with weights that all rows share, of s <= t: (F, N, S (S + 1) / 2); None if there are none."""
+    pairs: list[tuple[Tensor, Tensor]] = []
+    if left is not None and right is not None and left.ndim == right.ndim == 3:
+        pairs.append((a * a * left, b * b * right))
+    if mask_odds > 0.0:
+        pairs.append((mask_odds * a * a * (1.0 + _variances(left)), b * b * (1.0 + _variances(right))))
+    if not pairs:
+        return None
+    first, last = torch.triu_indices(weights.shape[1], weights.shape[1], device=weights.device)
+    products = weights[:, first] * weights[:, last]
+    total = sums_of_pairs(products, *pairs[0], by_row=True, of_moments=True)
+    for pair in pairs[1:]:
+        total += sums_of_pairs(products, *pair, by_row=True, of_moments=True)
+    return total
+
+
+def _variances(covariance: Tensor | None) -> Tensor | float:
+    """Variances (F, A, N) in any form of covariance."""
+    if covariance is None:
+        return 0.0
+    return covariance.diagonal(dim1=-2, dim2=-1).mT if covariance.ndim == 4 else covariance
+
+
+def _times_weights(
+    lines: Tensor, weights: tuple[Tensor, Tensor], how: str, *, values: Tensor | None = None, in_parts: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Lines (F, M, B) times the parts (F, B, W) of weights: (F, M, W), in parts if those are asked for.
+
+    Lines are those of matrices of relative covariances where ``values`` (F, N, B) are given to multiply them with.
+    """
+    from socratic.kernels.programs import times_weights_kernel
+
+    n_folds, n_lines, n_nodes = lines.shape
+    n_weights = weights[0].shape[-1]
+    lead = weights[0].new_empty(n_folds, n_lines, n_weights, dtype=weights[0].dtype if in_parts else lines.dtype)
+    rest = torch.empty_like(lead) if in_parts else lead
+    block = rows_of_program(n_folds, n_lines, most=64)
+    with torch.cuda.device_of(lines):
+        times_weights_kernel[(-(-n_lines // block), n_folds)](
+            lines,
+            lines if values is None else values,
+            *weights,
+            lead,
+            rest,
+            n_lines,
+            n_nodes=n_nodes,
+            n_weights=n_weights,
+            side=padded(n_nodes),
+            block=block,
+            width=64,
+            relative=values is not None,
+            in_parts=in_parts,
+            precision=how,
+            num_warps=2,
+        )
+    return lead, rest
+
+
+def _parts(values: Tensor, how: str) -> tuple[Tensor, Tensor]:
+    """Leading digits of values and the next ones, as kernels multiply them."""
+    if how == "bf16x3":
+        lead = values.bfloat16()
+        return lead, (values - lead).bfloat16()
+    lead = ((values.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+    return lead, values - lead
+
+
+def _by_row(covariance: Tensor | None, like: Tensor) -> Tensor:
+    """Variances (F, N, A), zeros if there are none, or matrices (F, N, A, A); ``like`` is (F, N, A)."""
+    if covariance is None:
+        return torch.zeros_like(like)
+    return covariance.contiguous() if covariance.ndim == 4 else covariance.mT.contiguous()

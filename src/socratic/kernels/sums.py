@@ -1,4 +1,4 @@
-"""The sum-product step of log-values as one kernel: products are formed in registers and never written to memory."""
+"""The sum-product step as one kernel: products are formed in registers and never written to memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from socratic.kernels.choice import padded, precision, rows_in_a_row, rows_of_program, takes_kernel
+
+_SUMS_OF_PROGRAM = 64
 
 
 def takes_sums(weights: Tensor, left: Tensor, right: Tensor) -> bool:
@@ -61,6 +63,59 @@ def log_sums_of_pairs(
             block=block,
             precision=precision(),
             num_warps=2 if block > 64 and n_sums <= 32 else 4,
-            num_stages=1 if block > 64 else 4,
+            num_stages=3,
         )
     return log_value, log_scale
+
+
+def takes_pair_sums(weights: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Whether the kernel takes the sums over all pairs of these values; there may be any number of sums."""
+    return takes_kernel(weights, a, b, sides=(b.shape[1],))
+
+
+def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False, of_moments: bool = False) -> Tensor:
+    """Sums over all pairs of values.
+
+    Parameters
+    ----------
+    weights : (F, T, A * B)
+    a, b : (F, A, N), (F, B, N)
+        Left and right values.
+    by_row : bool
+        Put the sums of a row beside each other.
+    of_moments : bool
+        Whether covariances are made of the sums; see :func:`~socratic.kernels.choice.precision`.
+
+    Returns
+    -------
+    Tensor (F, T, N), or (F, N, T) by row
+    """
+    from socratic.kernels.programs import pair_sum_kernel
+
+    weights, a, b = weights.contiguous(), rows_in_a_row(a), rows_in_a_row(b)
+    n_folds, n_sums, _ = weights.shape
+    n_left, n_rows = a.shape[1:]
+    out = weights.new_empty((n_folds, n_rows, n_sums) if by_row else (n_folds, n_sums, n_rows))
+    side = min(padded(n_sums), _SUMS_OF_PROGRAM)
+    n_blocks = -(-n_sums // side)
+    block = rows_of_program(n_folds * n_blocks, n_rows)
+    with torch.cuda.device_of(weights):
+        pair_sum_kernel[(-(-n_rows // block), n_folds, n_blocks)](
+            a,
+            b,
+            weights,
+            out,
+            n_rows,
+            *a.stride()[:2],
+            *b.stride()[:2],
+            n_sums=n_sums,
+            n_left=n_left,
+            n_right=b.shape[1],
+            sum_side=side,
+            right_side=padded(b.shape[1]),
+            block=block,
+            by_row=by_row,
+            precision=precision(of_moments=of_moments),
+            num_warps=4,
+        )
+    return out

@@ -57,14 +57,10 @@ class Children(NamedTuple):
         """Values of the children: (F, K, N)."""
         return self.a if self.b is None else pair_products(self.a, self.b)
 
-    def second_moments(self, scratch: Scratch) -> Tensor:
-        """value^2 (1 + R) of the children: (F, K, N)."""
+    def second_moments(self) -> tuple[Tensor, Tensor | None]:
+        """value^2 (1 + R) of the children, or of the left and of the right nodes: those of pairs are their products."""
         left = self.a * self.a * (1.0 + variances(self.left, self.a))
-        if self.b is None:
-            return left
-        right = self.b * self.b * (1.0 + variances(self.right, self.b))
-        shape = (len(left), left.shape[1] * right.shape[1], left.shape[2])
-        return pair_products(left, right, scratch.out("moments", shape, left))
+        return left, None if self.b is None else self.b * self.b * (1.0 + variances(self.right, self.b))
 
     def spread(self) -> Tensor:
         """Relative variances of the children: (F, K, N)."""
@@ -152,24 +148,26 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     child_bytes = weights.shape[-1] * sums.element_size()
     floor = _floored(sums)
     limit = saturation(kept_dtype)
-    fused = children.b is not None and not children.certain and takes_pair_covariance(weights, children.a, children.b)
+    fused = children.b is not None and takes_pair_covariance(weights, children.a, children.b)
 
-    def own(folds: slice, rows: slice, scratch: Scratch, spread: Tensor | float = 0.0) -> Tensor:
+    def own(folds: slice, rows: slice, _: Scratch, spread: Tensor | float = 0.0) -> Tensor:
         """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
         part, scale = children.cut(folds, rows), floor[folds, :, rows]
-        moments = torch.bmm(noise.squares(weights[folds], folds), part.second_moments(scratch)) / scale / scale
-        return noise.of_sums(moments, spread, folds)
+        moments = sum_products(noise.squares(weights[folds], folds), *part.second_moments(), of_moments=True)
+        return noise.of_sums(moments / scale / scale, spread, folds)
 
     def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         """The whole covariance: (F, N, S, S)."""
-        w, part = weights[folds], children.cut(folds, rows)
-        scale = floor[folds, :, rows].mT
+        w, part, scale = weights[folds], children.cut(folds, rows), floor[folds, :, rows]
         mask_odds = noise.odds if noise.shared else 0.0
         if fused and part.b is not None:
-            total = pair_covariance(w, part.a, part.b, part.left, part.right, mask_odds)
-        else:
-            total = _propagated(w, part, mask_odds, scratch)
-        total = total / scale.unsqueeze(-1) / scale.unsqueeze(-2)
+            total = pair_covariance(w, part.a, part.b, part.left, part.right, scale, mask_odds, limit)
+            if noise.own:  # in place: the rest of the matrix is not touched again
+                variance = total.diagonal(dim1=-2, dim2=-1)
+                variance += own(folds, rows, scratch, variance.mT).mT
+                variance.clamp_max_(limit)
+            return total
+        total = _propagated(w, part, mask_odds, scratch) / scale.mT.unsqueeze(-1) / scale.mT.unsqueeze(-2)
         if noise.own:
             spread = total.diagonal(dim1=-2, dim2=-1).mT.clamp_max(limit)
             total = total + torch.diag_embed(own(folds, rows, scratch, spread).mT)
@@ -178,7 +176,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     if children.certain and noise.own:
         total = map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2)
         return total.clamp_max(limit).to(kept_dtype)
-    width = n_sums if children.correlated or fused else 4
+    width = n_sums if children.correlated else 4
     return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 
 
@@ -207,7 +205,7 @@ def less_variance(covariance: Tensor, variance: Tensor) -> Tensor:
 def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: Scratch) -> Tensor:
     """What the children's covariance and the masks they share contribute, unnormalised: (F, N, S, S)."""
     terms: list[Tensor] = []
-    diagonal = mask_odds * children.second_moments(scratch) if mask_odds > 0.0 else None  # (F, K, N)
+    diagonal = _of_masks(children, mask_odds) if mask_odds > 0.0 else None  # (F, K, N)
     a, b, left, right = children
     if b is None and children.correlated and left is not None:
         terms.append(_sandwich(weights, _scaled(left, a)))
@@ -229,6 +227,12 @@ def _propagated(weights: Tensor, children: Children, mask_odds: float, scratch: 
     for term in terms[1:]:
         total = total + term
     return total
+
+
+def _of_masks(children: Children, odds: float) -> Tensor:
+    """Variances of the children from masks that all sums share: (F, K, N)."""
+    left, right = children.second_moments()
+    return odds * (left if right is None else pair_products(left, right))
 
 
 def _plus(x: Tensor | None, y: Tensor) -> Tensor:
@@ -308,7 +312,7 @@ def _wide_enough(weights: Tensor, children: Children, sums: Tensor) -> tuple[Ten
     b, left, right = (None if part is None else part.double() for part in children[1:])
     wide, widened = weights.double(), Children(children.a.double(), b, left, right)
 
-    return wide, widened, sum_products(wide, widened.a, widened.b)
+    return wide, widened, sum_products(wide, widened.a, widened.b, of_moments=True)
 
 
 def _floored(sums: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ Every query of a layered circuit that carries values up takes this step, once a 
 (:func:`log_sums`), sampled masks and evaluations that are followed down again (:func:`log_sums_with_zeros`),
 training (:func:`log_sums_of_kept`), most probable rows (:func:`log_maxima`) and moments (:func:`sum_products`). It is
 nearly all of their time, and nothing else multiplies weights with products of values. A fused kernel takes the place of
-a function here, for the devices and types it knows (:mod:`~socratic.kernels.sums` that of :func:`log_sums`), and has to
-keep its contract, with gradients or where none are recorded:
+a function here, for the devices and types it knows (:mod:`~socratic.kernels.sums` those of :func:`log_sums` and
+:func:`sum_products`), and has to keep its contract, with gradients or where none are recorded:
 
 - weights (F, S, K) are at least 0, and those of a sum add up to at most 1; the best product of a row is about 1, and
   products of all pairs, K = A B, are given by the nodes of both sides;
@@ -20,15 +20,21 @@ from torch import Tensor
 
 from socratic.draws import RowMasks
 from socratic.inference.layered.values import Products
+from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
 from socratic.memory import Scratch, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
 from socratic.tracing import is_exporting
 
 
-def sum_products(weights: Tensor, a: Tensor, b: Tensor | None) -> Tensor:
-    """Weighted sums of values (F, K, N), or of all products of pairs (F, A, N) and (F, B, N): (F, S, N)."""
+def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, of_moments: bool = False) -> Tensor:
+    """Weighted sums of values (F, K, N), or of all products of pairs (F, A, N) and (F, B, N): (F, S, N).
+
+    ``of_moments`` says that moments are made of the sums, so that more digits are kept where torch may drop some.
+    """
     if b is None:
         return torch.bmm(weights, a)
+    if takes_pair_sums(weights, a, b):
+        return sums_of_pairs(weights, a, b, of_moments=of_moments)
 
     def compute(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         left, right = a[folds, :, rows], b[folds, :, rows]
