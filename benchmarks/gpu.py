@@ -36,7 +36,7 @@ WAYS = {
     "graphs": Way(graphs=True, kernels=False),
     "kernels": Way(graphs=False, kernels=True),
     "both, which is the default": Way(graphs=True, kernels=True),
-    "both, tf32": Way(graphs=True, kernels=True, precision="high"),
+    "both, fewer digits": Way(graphs=True, kernels=True, precision="high"),
 }
 QUERIES: dict[str, Callable[[socratic.Circuit, Tensor], Tensor]] = {
     "forward": lambda circuit, x: circuit.log_likelihood(x),

@@ -55,10 +55,10 @@ def test_tiles_have_sides_that_tensor_cores_know() -> None:
 
 
 def test_fewer_digits_are_torchs_own_choice() -> None:
-    assert choice.precision() == choice.precision(of_moments=True) == choice.FLOAT32
+    digits: tuple[choice.Digits, ...] = ("three", "five", "all")
+    assert [choice.precision(number) for number in digits] == [choice.FLOAT32] * 3
     with _precision("high"):
-        assert choice.precision() == "tf32"
-        assert choice.precision(of_moments=True) == "bf16x3"
+        assert [choice.precision(number) for number in digits] == ["tf32", "bf16x3", choice.FLOAT32]
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from functools import cache
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from socratic.shortcuts import allowed_shortcuts
 
 MOST_NODES = 64
 """Of a side of a tile: more are left to libraries of matrix products, which know such sizes best."""
+Digits = Literal["three", "five", "all"]
+"""How many digits of a sum are needed."""
 FLOAT32 = "tf32x3"
 """A product with float32's digits: the sum of three of tf32."""
 _MOST_FOLDS = 65_535
@@ -53,15 +56,14 @@ def padded(n_nodes: int) -> int:
     return max(_SMALLEST_SIDE, 1 << (n_nodes - 1).bit_length())
 
 
-def precision(*, of_moments: bool = False) -> str:
-    """How matrices are multiplied: with float32's digits, or faster if torch may.
+def precision(digits: Digits) -> str:
+    """How matrices are multiplied: with float32's digits, or with as many as are needed if torch may drop some.
 
-    One product of tf32 has three digits. That is enough for log-likelihoods, but not for moments, in which errors add
-    up: those are left five, by three products of bfloat16.
+    One product of tf32 has three digits, which are enough for log-likelihoods; three of bfloat16 have five.
     """
-    if torch.get_float32_matmul_precision() == "highest":
+    if digits == "all" or torch.get_float32_matmul_precision() == "highest":
         return FLOAT32
-    return "bf16x3" if of_moments else "tf32"
+    return "tf32" if digits == "three" else "bf16x3"
 
 
 def rows_of_program(n_folds: int, n_rows: int, most: int = 128) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from socratic.kernels.choice import padded, precision, rows_of_program, takes_kernel
+from socratic.kernels.choice import Digits, padded, precision, rows_of_program, takes_kernel
 from socratic.kernels.sums import sums_of_pairs
 
 
@@ -23,6 +23,7 @@ def pair_covariance(
     sums: Tensor,
     mask_odds: float,
     limit: float,
+    digits: Digits = "all",
 ) -> Tensor:
     """Relative covariance of the sums over all pairs.
 
@@ -46,6 +47,8 @@ def pair_covariance(
         Odds that a child is dropped from all sums together.
     limit : float
         The largest covariance that is kept.
+    digits : {"five", "all"}
+        How many are needed; see :func:`~socratic.kernels.choice.precision`.
 
     Returns
     -------
@@ -58,8 +61,8 @@ def pair_covariance(
     n_right = b.shape[1]
     if left is not None and right is not None and left.ndim != right.ndim:
         left, right = (x if x.ndim == 4 else torch.diag_embed(x.mT) for x in (left, right))
-    start = _shared(weights, a, b, left, right, mask_odds)
-    how = precision(of_moments=True)
+    start = _shared(weights, a, b, left, right, mask_odds, digits)
+    how = precision(digits)
     by_left = weights.view(n_folds, n_sums, n_left, n_right)
     by_right = by_left.permute(0, 3, 1, 2).flatten(2).contiguous()  # (F, B, S * A)
     of_left, of_right = a.mT.contiguous(), b.mT.contiguous()  # (F, N, A), (F, N, B)
@@ -101,7 +104,13 @@ def pair_covariance(
 
 
 def _shared(
-    weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, mask_odds: float
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    mask_odds: float,
+    digits: Digits,
 ) -> Tensor | None:
     """The terms with weights that all rows share, of s <= t: (F, N, S (S + 1) / 2); None if there are none."""
     pairs: list[tuple[Tensor, Tensor]] = []
@@ -113,9 +122,9 @@ def _shared(
         return None
     first, last = torch.triu_indices(weights.shape[1], weights.shape[1], device=weights.device)
     products = weights[:, first] * weights[:, last]
-    total = sums_of_pairs(products, *pairs[0], by_row=True, of_moments=True)
+    total = sums_of_pairs(products, *pairs[0], by_row=True, digits=digits)
     for pair in pairs[1:]:
-        total += sums_of_pairs(products, *pair, by_row=True, of_moments=True)
+        total += sums_of_pairs(products, *pair, by_row=True, digits=digits)
     return total
 
 

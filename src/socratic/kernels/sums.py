@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from socratic.kernels.choice import padded, precision, rows_in_a_row, rows_of_program, takes_kernel
+from socratic.kernels.choice import Digits, padded, precision, rows_in_a_row, rows_of_program, takes_kernel
 
 _SUMS_OF_PROGRAM = 64
 
@@ -61,7 +61,7 @@ def log_sums_of_pairs(
             sum_side=padded(n_sums),
             right_side=padded(right.shape[1]),
             block=block,
-            precision=precision(),
+            precision=precision("three"),
             num_warps=2 if block > 64 and n_sums <= 32 else 4,
             num_stages=3,
         )
@@ -73,7 +73,7 @@ def takes_pair_sums(weights: Tensor, a: Tensor, b: Tensor) -> bool:
     return takes_kernel(weights, a, b, sides=(b.shape[1],))
 
 
-def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False, of_moments: bool = False) -> Tensor:
+def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False, digits: Digits = "all") -> Tensor:
     """Sums over all pairs of values.
 
     Parameters
@@ -83,8 +83,8 @@ def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False
         Left and right values.
     by_row : bool
         Put the sums of a row beside each other.
-    of_moments : bool
-        Whether covariances are made of the sums; see :func:`~socratic.kernels.choice.precision`.
+    digits : {"three", "five", "all"}
+        How many are needed; see :func:`~socratic.kernels.choice.precision`.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False
             right_side=padded(b.shape[1]),
             block=block,
             by_row=by_row,
-            precision=precision(of_moments=of_moments),
+            precision=precision(digits),
             num_warps=4,
         )
     return out

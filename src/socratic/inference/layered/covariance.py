@@ -153,7 +153,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     def own(folds: slice, rows: slice, _: Scratch, spread: Tensor | float = 0.0) -> Tensor:
         """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
         part, scale = children.cut(folds, rows), floor[folds, :, rows]
-        moments = sum_products(noise.squares(weights[folds], folds), *part.second_moments(), of_moments=True)
+        moments = sum_products(noise.squares(weights[folds], folds), *part.second_moments(), digits=noise.digits)
         return noise.of_sums(moments / scale / scale, spread, folds)
 
     def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
@@ -161,7 +161,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
         w, part, scale = weights[folds], children.cut(folds, rows), floor[folds, :, rows]
         mask_odds = noise.odds if noise.shared else 0.0
         if fused and part.b is not None:
-            total = pair_covariance(w, part.a, part.b, part.left, part.right, scale, mask_odds, limit)
+            total = pair_covariance(w, part.a, part.b, part.left, part.right, scale, mask_odds, limit, noise.digits)
             if noise.own:  # in place: the rest of the matrix is not touched again
                 variance = total.diagonal(dim1=-2, dim2=-1)
                 variance += own(folds, rows, scratch, variance.mT).mT
@@ -312,7 +312,7 @@ def _wide_enough(weights: Tensor, children: Children, sums: Tensor) -> tuple[Ten
     b, left, right = (None if part is None else part.double() for part in children[1:])
     wide, widened = weights.double(), Children(children.a.double(), b, left, right)
 
-    return wide, widened, sum_products(wide, widened.a, widened.b, of_moments=True)
+    return wide, widened, sum_products(wide, widened.a, widened.b)
 
 
 def _floored(sums: Tensor) -> Tensor:

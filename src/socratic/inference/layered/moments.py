@@ -92,7 +92,7 @@ class MomentAlgebra:
             children = Children(a, None, multiply(left.covariance, right.covariance, left.log_value), None)
         else:
             children = Children(a, b, left.covariance, None if right is None else right.covariance)
-        sums = sum_products(weights, a, b, of_moments=True)
+        sums = sum_products(weights, a, b, digits=noise.digits)
         if self.covariance == "exact":
             covariance = sum_covariance(weights, children, sums, noise)
         else:

@@ -20,6 +20,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.layers import SumProductLayer
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
+from socratic.kernels.choice import Digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,11 @@ class SumNoise:
     def own(self) -> bool:
         """Whether weights vary that no other sum has."""
         return not self.certain and not self.shared
+
+    @property
+    def digits(self) -> Digits:
+        """How many digits moments need: all of them where terms may cancel, as those of Dirichlet weights do."""
+        return "five" if self.common is None else "all"
 
     def squares(self, weights: Tensor, folds: slice) -> Tensor:
         """The diagonal ``squares`` (F, S, K) of the covariance of these folds' ``weights``, each sum by itself."""

@@ -20,21 +20,22 @@ from torch import Tensor
 
 from socratic.draws import RowMasks
 from socratic.inference.layered.values import Products
+from socratic.kernels.choice import Digits
 from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
 from socratic.memory import Scratch, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
 from socratic.tracing import is_exporting
 
 
-def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, of_moments: bool = False) -> Tensor:
+def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, digits: Digits = "three") -> Tensor:
     """Weighted sums of values (F, K, N), or of all products of pairs (F, A, N) and (F, B, N): (F, S, N).
 
-    ``of_moments`` says that moments are made of the sums, so that more digits are kept where torch may drop some.
+    ``digits`` says how many of them are needed, where torch may drop some.
     """
     if b is None:
         return torch.bmm(weights, a)
     if takes_pair_sums(weights, a, b):
-        return sums_of_pairs(weights, a, b, of_moments=of_moments)
+        return sums_of_pairs(weights, a, b, digits=digits)
 
     def compute(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         left, right = a[folds, :, rows], b[folds, :, rows]
