@@ -131,6 +131,39 @@ def map_tiles(
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+def map_cut(
+    compute: Callable[[Tensor, Tensor, Tensor, Scratch], Tensor],
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    entry_bytes: int,
+) -> Tensor:
+    """Join ``compute(weights, a, b, scratch)`` over tiles, as :func:`map_tiles` does, of a step that training takes.
+
+    All are cut at once: the gradient of a part that is taken by itself is as large as the whole.
+
+    Parameters
+    ----------
+    compute : callable
+        Gives the result (F', S, N') of some folds and rows.
+    weights : (F, S, K)
+    a, b : (F, A, N), (F, B, N)
+    entry_bytes : int
+        Size of the intermediates of one row of one fold.
+    """
+    scratch = Scratch()
+    cuts = _cut(_TILE_BYTES, len(a), a.shape[2], entry_bytes, a.device)
+    if len(cuts) == len(cuts[0][1]) == 1:
+        return compute(weights, a, b, scratch)
+    folds = [part.stop - part.start for part, _ in cuts]
+    rows = [part.stop - part.start for part in cuts[0][1]]
+    parts = []
+    for of_weights, of_a, of_b in zip(weights.split(folds), a.split(folds), b.split(folds), strict=True):
+        tiles = zip(of_a.split(rows, dim=2), of_b.split(rows, dim=2), strict=True)
+        parts.append(torch.cat([compute(of_weights, *tile, scratch) for tile in tiles], dim=2))
+    return torch.cat(parts)
+
+
 def blocks(n_folds: int, n_rows: int, entry_bytes: int, device: torch.device) -> list[tuple[slice, list[slice]]]:
     """Folds of a layer of log-moments to take at a time, and for each of them the rows."""
     return _cut(_BLOCK_BYTES, n_folds, n_rows, entry_bytes, device)

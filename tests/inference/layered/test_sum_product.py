@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from socratic import memory
 from socratic.draws import RowMasks, draw_dropped
 from socratic.inference.layered.sum_product import (
     log_maxima,
@@ -19,7 +20,7 @@ from socratic.inference.layered.sum_product import (
     sum_products,
 )
 from socratic.inference.layered.values import Products
-from socratic.numerics import pair_sums
+from socratic.numerics import pair_products, pair_sums
 
 INF = math.inf
 DTYPES = [torch.float32, torch.float64]
@@ -104,3 +105,36 @@ def test_sums_of_nothing_are_dead() -> None:
     products = Products(torch.zeros(1, 2, 3), None, torch.zeros(1, 1, 3))
     for step in (log_sums, log_sums_with_zeros, log_maxima):
         assert step(torch.zeros(1, 1, 2), products).flatten().tolist() == [-INF] * 3
+
+
+@pytest.mark.parametrize("budget", [1, 700, 4000, 2**30])
+def test_tiles_have_the_gradients_of_the_whole_and_no_tile_one_of_its_size(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_TILE_BYTES", memory.Budget(budget, budget))
+    generator = torch.Generator().manual_seed(0)
+    parts = [
+        torch.rand(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((3, 4, 6), (3, 2, 5), (3, 3, 5))
+    ]
+    weights, a, b = parts
+    found = sum_products(weights, a, b)
+    expected = torch.bmm(weights, pair_products(a, b))
+    torch.testing.assert_close(found, expected)
+    direction = torch.rand(found.shape, generator=generator, dtype=torch.float64)
+    gradients, wanted = (torch.autograd.grad(sums, parts, direction, retain_graph=True) for sums in (found, expected))
+    for gradient, exact in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(gradient, exact)
+    # The gradient of a slice is filled up with zeros to the size of the whole, for every tile.
+    assert not any("Slice" in name for name in _steps_behind(found))
+
+
+def _steps_behind(value: Tensor) -> set[str]:
+    """Names of what autograd goes back through."""
+    waiting, seen = [value.grad_fn], {}
+    while waiting:
+        step = waiting.pop()
+        if step is not None and step not in seen:
+            seen[step] = step.name()
+            waiting += [before for before, _ in step.next_functions]
+    return set(seen.values())

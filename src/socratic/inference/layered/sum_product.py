@@ -22,7 +22,7 @@ from socratic.draws import RowMasks
 from socratic.inference.layered.values import Products
 from socratic.kernels.choice import Digits
 from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
-from socratic.memory import Scratch, map_tiles, table_rows
+from socratic.memory import Scratch, map_cut, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
 from socratic.tracing import is_exporting
 
@@ -37,12 +37,11 @@ def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, digits: Digits
     if takes_pair_sums(weights, a, b):
         return sums_of_pairs(weights, a, b, digits=digits)
 
-    def compute(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
-        left, right = a[folds, :, rows], b[folds, :, rows]
+    def compute(weights: Tensor, left: Tensor, right: Tensor, scratch: Scratch) -> Tensor:
         out = scratch.out("products", (len(left), weights.shape[2], left.shape[2]), left)
-        return torch.bmm(weights[folds], pair_products(left, right, out))
+        return torch.bmm(weights, pair_products(left, right, out))
 
-    return map_tiles(compute, len(a), a.shape[2], weights.shape[2] * a.element_size(), a.device, row_axis=2)
+    return map_cut(compute, weights, a, b, weights.shape[2] * a.element_size())
 
 
 def log_sums(weights: Tensor, products: Products) -> Tensor:
