@@ -14,6 +14,7 @@ from socratic.numerics import (
     pair_products,
     pair_sums,
     sqrt_or_zero,
+    weighted_sums,
 )
 
 INF = math.inf
@@ -71,3 +72,16 @@ def test_pairs_are_left_major() -> None:
     left, right = torch.tensor([[[2.0], [3.0]]]), torch.tensor([[[5.0], [7.0], [11.0]]])
     assert pair_products(left, right).flatten().tolist() == [10, 14, 22, 15, 21, 33]
     assert pair_sums(left, right).flatten().tolist() == [7, 9, 13, 8, 10, 14]
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 8, 9, 30])
+def test_weighted_sums_are_the_same_for_few_and_for_many_rows(n_rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights, values = (
+        torch.rand(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((3, 4, 5), (3, 5, n_rows))
+    )
+    found, expected = weighted_sums(weights, values), torch.einsum("fsk,fkn->fsn", weights, values)
+    torch.testing.assert_close(found, expected)
+    gradients, wanted = (torch.autograd.grad(sums.square().sum(), (weights, values)) for sums in (found, expected))
+    torch.testing.assert_close(gradients, wanted)

@@ -13,6 +13,7 @@ from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
 from socratic.kernels.leaves import picked_product, takes_picked
 from socratic.memory import Scratch, map_tiles, split_terms
+from socratic.numerics import weighted_sums
 
 
 class LeafGroup(LeafSet, ABC):
@@ -140,7 +141,7 @@ class ExponentialGroup(LeafGroup):
             out = scratch.out("statistics", (len(columns), of_columns.shape[1]), of_columns)
             statistics = torch.index_select(of_columns, 0, columns, out=out)
             factors = natural[folds]
-            return torch.bmm(factors, statistics.view(len(factors), natural.shape[2], n_rows))
+            return weighted_sums(factors, statistics.view(len(factors), natural.shape[2], n_rows))
 
         entry_bytes = natural.shape[2] * n_rows * x.element_size()  # all rows of a region at once
         return map_tiles(compute, len(natural), 1, entry_bytes, x.device, row_axis=2)
@@ -151,7 +152,7 @@ class ExponentialGroup(LeafGroup):
         place = (self.slot_index < self.n_slots).nonzero(as_tuple=True)
         for slots in split_terms(torch.arange(self.n_slots, device=x.device), natural.shape[-1] * len(x)):
             some = tuple(part[slots] for part in place)
-            yield slots, torch.bmm(natural[some].mT, statistics[some])
+            yield slots, weighted_sums(natural[some].mT, statistics[some])
 
     def _padded_log_densities(self, x: Tensor) -> Tensor:
         """Log-densities (F, D, I, N) of each leaf, 0 where a region has no such slot."""
@@ -280,7 +281,7 @@ class LeafLayer(nn.Module):
         if terms:  # all families in one product
             statistics = torch.cat([some.flatten(1, 2) for some, _ in terms], dim=1)
             natural = torch.cat([some.flatten(1, 2) for _, some in terms], dim=1)
-            values.append(torch.bmm(natural.mT, statistics))
+            values.append(weighted_sums(natural.mT, statistics))
         return _total(values)
 
     def log_density_with_dropout(self, x: Tensor, dropout: float, masks: RowMasks) -> Tensor:

@@ -23,7 +23,7 @@ from socratic.inference.layered.values import Products
 from socratic.kernels.choice import Digits
 from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
 from socratic.memory import Scratch, map_cut, map_tiles, table_rows
-from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums
+from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums, weighted_sums
 from socratic.tracing import is_exporting
 
 
@@ -33,13 +33,13 @@ def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, digits: Digits
     ``digits`` says how many of them are needed, where torch may drop some.
     """
     if b is None:
-        return torch.bmm(weights, a)
+        return weighted_sums(weights, a)
     if takes_pair_sums(weights, a, b):
         return sums_of_pairs(weights, a, b, digits=digits)
 
     def compute(weights: Tensor, left: Tensor, right: Tensor, scratch: Scratch) -> Tensor:
         out = scratch.out("products", (len(left), weights.shape[2], left.shape[2]), left)
-        return torch.bmm(weights, pair_products(left, right, out))
+        return weighted_sums(weights, pair_products(left, right, out))
 
     return map_cut(compute, weights, a, b, weights.shape[2] * a.element_size())
 
@@ -85,7 +85,7 @@ def log_sums_of_kept(weights: Tensor, products: Products, rate: float, masks: Ro
     dropped = masks.draw(log_products.shape, rate)
     # The maximum is taken after masking: were it the dropped child's, the rest could underflow.
     kept, shift = exp_shifted(log_products.masked_fill(dropped, -torch.inf))
-    return log_or_dead(torch.bmm(weights, kept)) + shift
+    return log_or_dead(weighted_sums(weights, kept)) + shift
 
 
 def log_maxima(weights: Tensor, products: Products) -> Tensor:
