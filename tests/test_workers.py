@@ -82,6 +82,14 @@ def test_variables_of_other_programs_are_left_alone(
         assert present == Workers(0, 1)
 
 
+def test_sharding_needs_others_and_a_new_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with working_together(shard=True) as present:
+        assert present == Workers(0, 1)  # alone there is nobody to share with
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.8.0"))
+    with pytest.raises(ValueError, match=r"shard=True needs torch 2\.9 or later"), working_together(shard=True):
+        pass
+
+
 def test_a_lost_connection_is_told_from_other_failures() -> None:
     assert is_lost_connection(RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"))
     assert is_lost_connection(torch.distributed.DistBackendError("NCCL communicator was aborted"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:  # torch takes seconds to import, and commands ask who they ar
 __all__ = ["Workers", "is_first_process", "is_lost_connection", "working_together"]
 
 Value = TypeVar("Value")
+
+_SHARD = ContextVar("shard", default=False)
+"""Whether those who work together shard: like the process group itself, it is there while they do."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,13 @@ class Workers:
         The number of this process.
     number : int
         How many there are.
+    shard : bool
+        Whether each keeps a part of what is trained, or all of it.
     """
 
     rank: int = 0
     number: int = 1
+    shard: bool = False
 
     @classmethod
     def present(cls) -> Workers:
@@ -37,7 +44,8 @@ class Workers:
         import torch.distributed as dist
 
         if dist.is_available() and dist.is_initialized():
-            return cls(dist.get_rank(), dist.get_world_size())
+            number = dist.get_world_size()
+            return cls(dist.get_rank(), number, number > 1 and _SHARD.get())
         return cls()
 
     @property
@@ -89,24 +97,35 @@ def is_first_process() -> bool:
 
 
 @contextmanager
-def working_together() -> Iterator[Workers]:
+def working_together(*, shard: bool = False) -> Iterator[Workers]:
     """Let the processes that torchrun started train together, each on a GPU of its own if there are GPUs.
 
     A process that was started alone works alone, and a process group that is there already is used as it is.
+
+    Parameters
+    ----------
+    shard : bool
+        Whether each process keeps a part of the parameters, gradients and Adam's moments, for circuits whose training
+        does not fit on one GPU, or all of them, which is faster. The result is the same. It takes torch 2.9 or later.
     """
     import torch
     import torch.distributed as dist
 
-    if not _started_together() or dist.is_initialized():
+    if shard and torch.__version__ < "2.9":  # compared as versions: 2.13 is later
+        raise ValueError(f"shard=True needs torch 2.9 or later, for fully_shard over gloo; got {torch.__version__}")
+    start = _started_together() and not dist.is_initialized()
+    if start:
+        place = int(os.environ["LOCAL_RANK"])
+        if place < torch.cuda.device_count():  # more processes than GPUs may still train on CPUs
+            torch.cuda.set_device(place)
+        dist.init_process_group()
+    before = _SHARD.set(shard)
+    try:
         yield Workers.present()
-        return
-    place = int(os.environ["LOCAL_RANK"])
-    if place < torch.cuda.device_count():  # more processes than GPUs may still train on CPUs
-        torch.cuda.set_device(place)
-    dist.init_process_group()
-    yield Workers.present()
-    # Not after an error: the other processes may be waiting for this one, and notice when it ends.
-    dist.destroy_process_group()
+    finally:
+        _SHARD.reset(before)
+    if start:  # not after an error: the other processes may be waiting for this one, and notice when it ends
+        dist.destroy_process_group()
 
 
 def is_lost_connection(error: RuntimeError) -> bool:

@@ -43,8 +43,10 @@ def probabilities(model: Path, folder: Path) -> np.ndarray:
     return socratic.load(model).predict_proba(rows.drop(columns="outcome"))
 
 
-@pytest.mark.parametrize("in_files", [False, True], ids=["table", "folder"])
-def test_two_processes_write_the_model_of_one(tmp_path: Path, in_files: bool) -> None:
+@pytest.mark.parametrize(
+    ("in_files", "shard"), [(False, []), (True, []), (False, ["--shard"])], ids=["table", "folder", "sharded"]
+)
+def test_two_processes_write_the_model_of_one(tmp_path: Path, in_files: bool, shard: list[str]) -> None:
     command = options(tmp_path, 3)
     if in_files:
         rows = pd.read_csv(tmp_path / "train.csv")
@@ -53,7 +55,7 @@ def test_two_processes_write_the_model_of_one(tmp_path: Path, in_files: bool) ->
         rows[:400].to_parquet(folder / "a.parquet", index=False)
         rows[400:].to_parquet(folder / "b.parquet", index=False)
     assert finished(launch(*command, "--jobs", 1, "-o", tmp_path / "one")).code == 0
-    together = finished(torchrun(*command, "-o", tmp_path / "two"))
+    together = finished(torchrun(*command, *shard, "-o", tmp_path / "two"))
     assert together.code == 0, together.err
     assert together.out.count("written") == 1
     found, expected = (probabilities(tmp_path / name, tmp_path) for name in ("two", "one"))

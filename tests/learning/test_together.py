@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import get_context
@@ -18,10 +20,15 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 import socratic
+from socratic.cli.training import train as train_by_command
+from socratic.families import Gaussian
 from socratic.learning import Epoch, Rows, TrainingSettings, fit_gradient, initialise_leaves
-from socratic.workers import Workers
+from socratic.learning.sharding import stand_in
+from socratic.learning.step import GradientStep
+from socratic.workers import Workers, working_together
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +37,7 @@ SETTINGS = TrainingSettings(
 )
 N_TRAIN = 301  # the last batch is a single row, of which one of two processes has none
 SECONDS = 120.0
+SHARDED = pytest.mark.parametrize("shard", [False, True], ids=["whole", "sharded"])
 
 
 def digits(dtype: torch.dtype) -> tuple[Rows, Rows]:
@@ -54,12 +62,18 @@ class Noise:
         return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
 
+def untrained(rows: Rows) -> socratic.Circuit:
+    """A circuit for digits."""
+    size = {"n_sums": 6, "n_leaves": 6, "depth": 3, "n_repetitions": 2}
+    circuit = socratic.rat_spn(rows.x.shape[1], 10, **size, seed=0).to(rows.x.dtype)
+    initialise_leaves(circuit, rows.x)
+    return circuit
+
+
 def train(file: Path, dtype: torch.dtype, checkpoint: Path | None = None, killed_after: int = 99) -> None:
     """Train a circuit on digits and put its parameters and losses into a file; or be killed after some epochs."""
     rows, validation = digits(dtype)
-    size = {"n_sums": 6, "n_leaves": 6, "depth": 3, "n_repetitions": 2}
-    circuit = socratic.rat_spn(rows.x.shape[1], 10, **size, seed=0).to(dtype)
-    initialise_leaves(circuit, rows.x)
+    circuit = untrained(rows)
 
     def die(epoch: Epoch) -> None:
         if epoch.number == killed_after:
@@ -80,13 +94,68 @@ def train(file: Path, dtype: torch.dtype, checkpoint: Path | None = None, killed
     torch.save(result | {"answers": circuit.log_likelihood(validation.x).detach().softmax(1)}, file)
 
 
-def train_together(rank: int, folder: Path, *arguments: Any) -> None:
-    train(folder / f"rank{rank}", *arguments)
+def train_together(rank: int, folder: Path, shard: bool, *arguments: Any) -> None:
+    with working_together(shard=shard):
+        train(folder / f"rank{rank}", *arguments)
 
 
-def one_is_killed(rank: int, folder: Path, checkpoint: Path) -> None:
+def one_is_killed(rank: int, folder: Path, shard: bool, checkpoint: Path) -> None:
     """The second process is killed after two epochs."""
-    train(folder / f"rank{rank}", torch.float64, checkpoint, 1 if rank == 1 else 99)
+    train_together(rank, folder, shard, torch.float64, checkpoint, 1 if rank == 1 else 99)
+
+
+def numbers_kept(tensors: Iterable[Tensor | None]) -> int:
+    """How many numbers are in the memory of this process."""
+    parts = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors if tensor is not None]
+    # Several tensors may be pieces of one memory.
+    sizes = {(part.untyped_storage().data_ptr(), part.untyped_storage().nbytes() // part.itemsize) for part in parts}
+    return sum(size for _, size in sizes)
+
+
+def count_what_is_kept(rank: int, folder: Path) -> None:
+    """Take a step as one of two that shard, and count parameters, gradients, Adam's moments and the circuit left."""
+    rows, _ = digits(torch.float64)
+    circuit = untrained(rows)
+    with working_together(shard=True) as workers:
+        step = GradientStep(stand_in(circuit), SETTINGS, torch.zeros(10, dtype=torch.float64), None, workers)
+    step(rows.take(slice(0, 75)), 0.01)
+    parameters = list(step.circuit.parameters())
+    moments = [[step.optimiser.state[some][key] for some in parameters] for key in ("exp_avg", "exp_avg_sq")]
+    kept = [parameters, [some.grad for some in parameters], *moments, list(circuit.parameters())]
+    torch.save([numbers_kept(some) for some in kept], folder / f"rank{rank}")
+
+
+def shard_a_graph(rank: int, folder: Path) -> None:
+    """Train a graph, whose weights are one vector of odd length, stop early, and copy and pickle what was trained."""
+    rows, validation = digits(torch.float64)
+    graph = socratic.Graph(small_graph(rows.x.shape[1]), dtype=torch.float64)
+    assert len(graph.logits) % 2 == 1
+    settings = TrainingSettings(n_epochs=30, batch_size=100, learning_rate=0.5, cross_entropy_weight=0.0, patience=2)
+    prior = torch.zeros(1, dtype=torch.float64)
+    rows, validation = (Rows(some.x, torch.zeros_like(some.y), some.weight) for some in (rows, validation))
+    with working_together(shard=rank >= 0):
+        history = fit_gradient(graph, rows, settings, prior, validation=validation)
+    assert len(history.epochs) < 30
+    copies = [graph, deepcopy(graph), pickle.loads(pickle.dumps(graph))]
+    values = torch.stack([socratic.log_likelihood(copy, validation.x).detach() for copy in copies])
+    torch.save({"epochs": torch.tensor(history.epochs, dtype=torch.float64), "values": values}, folder / f"rank{rank}")
+
+
+def small_graph(n_features: int) -> socratic.Sum:
+    """Three clusters of rows."""
+    clusters = [
+        socratic.Product(tuple(socratic.Leaf(variable, Gaussian.of(mean, 1.0)) for variable in range(n_features)))
+        for mean in (-0.5, 0.0, 0.5)
+    ]
+    return socratic.Sum(tuple(clusters), (0.2, 0.3, 0.5))
+
+
+def ask_the_command(rank: int, folder: Path) -> None:
+    """Whether those who train by the command line shard."""
+    seen: list[Workers] = []
+    for shard in (True, False):
+        train_by_command(socratic.CircuitClassifier(), lambda: seen.append(Workers.present()), shard=shard, quiet=True)
+    torch.save([workers.shard for workers in seen], folder / f"rank{rank}")
 
 
 def train_on_own_rows(rank: int, folder: Path) -> None:
@@ -161,17 +230,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     return torch.load(file)
 
 
-def test_two_processes_learn_what_one_does(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
-    assert codes_of(begin(server, train_together, tmp_path, torch.float64)) == [0, 0]
+@SHARDED
+def test_two_processes_learn_what_one_does(server: Any, tmp_path: Path, alone: dict[str, Tensor], shard: bool) -> None:
+    assert codes_of(begin(server, train_together, tmp_path, shard, torch.float64)) == [0, 0]
     first, second = (torch.load(tmp_path / f"rank{rank}") for rank in range(2))
     assert far_apart(first, second) == 0.0
-    assert far_apart(first, alone) < 1e-4
+    assert far_apart(first, alone) < 1e-9
 
 
-def test_two_processes_learn_what_one_does_in_single_precision(server: Any, tmp_path: Path) -> None:
+@SHARDED
+def test_two_processes_learn_what_one_does_in_single_precision(server: Any, tmp_path: Path, shard: bool) -> None:
     """Adam enlarges rounding errors where a gradient is nearly 0, so that a few parameters differ; answers do not."""
     train(tmp_path / "alone", torch.float32)
-    assert codes_of(begin(server, train_together, tmp_path, torch.float32)) == [0, 0]
+    assert codes_of(begin(server, train_together, tmp_path, shard, torch.float32)) == [0, 0]
     alone, first, second = (torch.load(tmp_path / name) for name in ("alone", "rank0", "rank1"))
     assert far_apart(first, second) == 0.0
     assert far_apart({"answers": first["answers"]}, {"answers": alone["answers"]}) < 1e-4
@@ -179,9 +250,12 @@ def test_two_processes_learn_what_one_does_in_single_precision(server: Any, tmp_
     assert (differences < 1e-4).double().mean() > 0.99
 
 
-def test_a_worker_is_killed_and_one_process_resumes(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
+@SHARDED
+def test_a_worker_is_killed_and_one_process_resumes(
+    server: Any, tmp_path: Path, alone: dict[str, Tensor], shard: bool
+) -> None:
     state = tmp_path / "state"
-    codes = codes_of(begin(server, one_is_killed, tmp_path, state))
+    codes = codes_of(begin(server, one_is_killed, tmp_path, shard, state))
     assert codes[1] == -signal.SIGKILL
     assert codes[0] not in (0, None)  # the other one failed, and did not wait for ever
     assert state.is_file()
@@ -190,15 +264,42 @@ def test_a_worker_is_killed_and_one_process_resumes(server: Any, tmp_path: Path,
     assert not state.exists()
 
 
-def test_two_processes_resume_what_one_began(server: Any, tmp_path: Path, alone: dict[str, Tensor]) -> None:
+@SHARDED
+def test_two_processes_resume_what_one_began(
+    server: Any, tmp_path: Path, alone: dict[str, Tensor], shard: bool
+) -> None:
     state = tmp_path / "state"
     process = server.Process(target=train, args=(tmp_path / "never", torch.float64, state, 0))
     process.start()
     assert codes_of([process]) == [-signal.SIGKILL]
-    assert codes_of(begin(server, train_together, tmp_path, torch.float64, state)) == [0, 0]
+    assert codes_of(begin(server, train_together, tmp_path, shard, torch.float64, state)) == [0, 0]
     for rank in range(2):
         assert far_apart(torch.load(tmp_path / f"rank{rank}"), alone) < 1e-4
     assert not state.exists()
+
+
+def test_each_process_keeps_half_of_what_is_trained(server: Any, tmp_path: Path) -> None:
+    assert codes_of(begin(server, count_what_is_kept, tmp_path)) == [0, 0]
+    n_parameters = untrained(digits(torch.float64)[0]).n_parameters
+    for rank in range(2):
+        *trained, left = torch.load(tmp_path / f"rank{rank}")
+        assert trained == pytest.approx([n_parameters / 2] * 4, rel=0.01)
+        assert left == 0
+
+
+def test_a_graph_is_sharded_and_whole_again(server: Any, tmp_path: Path) -> None:
+    shard_a_graph(-1, tmp_path)
+    assert codes_of(begin(server, shard_a_graph, tmp_path)) == [0, 0]
+    alone, first, second = (torch.load(tmp_path / f"rank{rank}") for rank in (-1, 0, 1))
+    assert far_apart(first, second) == 0.0
+    assert far_apart(first, alone) < 1e-9
+    assert torch.equal(first["values"], first["values"][:1].expand_as(first["values"]))
+
+
+def test_the_command_line_shards_if_asked(server: Any, tmp_path: Path) -> None:
+    assert codes_of(begin(server, ask_the_command, tmp_path)) == [0, 0]
+    for rank in range(2):
+        assert torch.load(tmp_path / f"rank{rank}") == [True, False]
 
 
 def test_rows_that_differ_are_refused_by_all(server: Any, tmp_path: Path) -> None:

@@ -125,6 +125,14 @@ def fit(
         Path | None,
         typer.Option(metavar="FILE", help="Keep the state of the training here; run again to resume from it."),
     ] = None,
+    shard: Annotated[
+        bool,
+        typer.Option(
+            "--shard",
+            help="Under torchrun: divide parameters and the optimiser's state among the processes, for circuits too "
+            "large to train on one GPU. Slower.",
+        ),
+    ] = False,
     jobs: Jobs = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -161,7 +169,7 @@ def fit(
         if isinstance(settings["leaf_variance"], dict):
             raise UserError(f"--leaf-variance of a column is for tables; {train} is a folder of images: give a number")
         settings["structure"] = parse_structure(structure or "spatial", IMAGE_STRUCTURES)
-        model, facts = _fit_images(train, shape, settings, quiet)
+        model, facts = _fit_images(train, shape, settings, shard=shard, quiet=quiet)
     else:
         if target is None:
             raise UserError("a table needs --target, the column with the classes (see 'socratic fit --help')")
@@ -169,7 +177,7 @@ def fit(
         settings["time_budget"] = check_time_budget(time_budget, settings["structure"])
         settings |= {"image_shape": shape, "leaf": parse_leaves(leaf or [])}
         fit_rows = _fit_folder if train.is_dir() else _fit_table
-        model, facts = fit_rows(train, target, options, settings, quiet)
+        model, facts = fit_rows(train, target, options, settings, shard=shard, quiet=quiet)
     from socratic.cli.training import save
 
     save(model, output)
@@ -192,7 +200,7 @@ def _check_none_given(folder: Path, **options: Any) -> None:
 
 
 def _fit_table(
-    path: Path, target: str, options: dict[str, Any], settings: dict[str, Any], quiet: bool
+    path: Path, target: str, options: dict[str, Any], settings: dict[str, Any], *, shard: bool, quiet: bool
 ) -> tuple[CircuitClassifierBase, dict[str, str]]:
     """A fitted classifier of a table, and what it was fitted to."""
     from socratic.cli.console import waiting
@@ -209,13 +217,13 @@ def _fit_table(
         if not quiet:
             _show_columns(table, settings["leaf"])
     model = CircuitClassifier(**settings)
-    train(model, partial(model.fit, table.features, table.labels, table.weight), quiet=quiet)
+    train(model, partial(model.fit, table.features, table.labels, table.weight), shard=shard, quiet=quiet)
     left_out = f" ({table.n_dropped:,} without a class left out)" if table.n_dropped else ""
     return model, {"rows": f"{len(table.labels):,}{left_out}"}
 
 
 def _fit_folder(
-    folder: Path, target: str, options: dict[str, Any], settings: dict[str, Any], quiet: bool
+    folder: Path, target: str, options: dict[str, Any], settings: dict[str, Any], *, shard: bool, quiet: bool
 ) -> tuple[CircuitClassifierBase, dict[str, str]]:
     """A fitted classifier of a folder of Parquet files, and what it was fitted to."""
     from socratic.cli.console import output, waiting
@@ -230,14 +238,14 @@ def _fit_folder(
         chosen = {**options, "drop": options["drop"] or [], "leaf": settings["leaf"]}
         files = open_files(folder, target=target, **chosen)
     model = CircuitClassifier(**settings)
-    train(model, partial(fit_to_files, model, files), quiet=quiet)
+    train(model, partial(fit_to_files, model, files), shard=shard, quiet=quiet)
     if not quiet:
         output().print(column_table(model.table_.columns, SHOWN_COLUMNS))
     return model, {"rows": f"{files.files.n_rows:,} in {len(files.files.files):,} files"}
 
 
 def _fit_images(
-    folder: Path, shape: tuple[int, ...] | None, settings: dict[str, Any], quiet: bool
+    folder: Path, shape: tuple[int, ...] | None, settings: dict[str, Any], *, shard: bool, quiet: bool
 ) -> tuple[CircuitClassifierBase, dict[str, str]]:
     """A fitted classifier of images, and what it was fitted to."""
     from socratic.cli.console import waiting
@@ -250,7 +258,7 @@ def _fit_images(
         from socratic.cli.training import train
         from socratic.estimators import CircuitImageClassifier
     model = CircuitImageClassifier(**settings)
-    train(model, partial(model.fit, images, labels), quiet=quiet)
+    train(model, partial(model.fit, images, labels), shard=shard, quiet=quiet)
     return model, {"images": f"{len(images):,}, {describe_image(model.image_shape_)}"}
 
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from socratic.estimators.classification import CircuitClassifierBase
 
 
-def train(model: CircuitClassifierBase, fit: Callable[[], Any], *, quiet: bool) -> None:
-    """Call ``fit``, which fits a classifier, from its checkpoint if there is one, with all processes of torchrun."""
+def train(model: CircuitClassifierBase, fit: Callable[[], Any], *, shard: bool, quiet: bool) -> None:
+    """Call ``fit``, which fits a classifier, from its checkpoint if there is one, with all processes of torchrun.
+
+    They may ``shard`` the circuit: see :func:`~socratic.workers.working_together`.
+    """
     import rich
 
     from socratic.cli.scoring import check_device
@@ -28,7 +31,7 @@ def train(model: CircuitClassifierBase, fit: Callable[[], Any], *, quiet: bool) 
         _check_checkpoint(Path(model.checkpoint), quiet)
     rich.reconfigure(stderr=True)  # the library's bar is a bystander's view, not output
     model.set_params(verbose=on_terminal() and not quiet)
-    with library_errors(), library_warnings(), _lost_processes(), working_together():
+    with library_errors(), library_warnings(), _lost_processes(), working_together(shard=shard):
         fit()
     # How the training was watched and kept is no part of what was learnt.
     model.set_params(checkpoint=None, verbose=False)

@@ -57,7 +57,14 @@ class Checkpoint:
         ModelFileError
             If there is a file that is no checkpoint: it would be replaced.
         """
-        return self.workers.of_first(self._read() if self.workers.is_first else None)
+        found = self._read() if self.workers.is_first else None
+        header = self.workers.of_first(None if found is None else (list(found[0]), *found[1:]))
+        if header is None:
+            return None
+        names, epochs, extra = header
+        tensors = {} if found is None else found[0]
+        # One by one: they are handed on by way of GPUs, which may not hold all of them at once.
+        return {name: self.workers.of_first(tensors.get(name, torch.empty(0))) for name in names}, epochs, extra
 
     def _read(self) -> State | None:
         if not self.path.is_file():

@@ -14,6 +14,7 @@ from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import log_likelihood
 from socratic.learning.checkpoint import Checkpoint, data_digest, fingerprint
 from socratic.learning.settings import Epoch, History, Rows, Source, TrainingSettings
+from socratic.learning.sharding import gather, part_of, put_together, stand_in
 from socratic.learning.step import Augmentation, GradientStep, objective
 from socratic.workers import Workers
 
@@ -48,7 +49,7 @@ def fit_gradient(
 
     If there is a process group of torch.distributed, its processes train together: all of them call this with the
     same arguments, each evaluates its share of every batch, and all end up with the circuit that one process would,
-    but for rounding.
+    but for rounding. ``working_together(shard=True)`` also divides the circuit among them.
 
     Parameters
     ----------
@@ -66,8 +67,8 @@ def fit_gradient(
         others: a checkpoint is named by it. On a GPU it is recorded: it must not copy to or from the CPU.
     checkpoint : Path, optional
         File to keep the state in, which the first process reads and writes. If it holds an earlier state of the same
-        training, that is resumed, also by another number of processes; the result is the same as without the
-        interruption.
+        training, that is resumed, also by another number of processes and with or without ``shard``; the result is the
+        same as without the interruption.
     checkpoint_every : int
         Epochs between two states.
     keep_checkpoint : bool
@@ -81,15 +82,15 @@ def fit_gradient(
     workers.check_same("rows and settings", data)
     store = None if checkpoint is None else Checkpoint(checkpoint, fingerprint(circuit, data, repr(augment)), workers)
     n_batches = math.ceil(len(rows) / settings.batch_size)
-    step = GradientStep(circuit, settings, log_prior, augment, workers)
-    names = [name for name, _ in circuit.named_parameters()]
+    trained = stand_in(circuit) if workers.shard else circuit
+    step = GradientStep(trained, settings, log_prior, augment, workers)
     epochs: list[Epoch] = []
-    best, best_state = -1, _copy(circuit)
+    best, best_state = -1, _copy(trained)
     resumed = None if store is None else store.load()
     if resumed is not None:
         tensors, epochs, extra = resumed
         best = extra["best"]
-        best_state = _restore(circuit, step.optimiser, tensors, names)
+        best_state = _restore(step, tensors)
     while not _is_over(settings, len(epochs), best):
         number = len(epochs)
         loss = _epoch(step, rows, number, n_batches)
@@ -98,16 +99,18 @@ def fit_gradient(
             validation_loss = _validate(step, validation, log_prior)
         epochs.append(Epoch(number, loss, validation_loss))
         if validation is None or best < 0 or validation_loss < epochs[best].validation_loss:
-            best, best_state = number, _copy(circuit)
+            best, best_state = number, _copy(trained)
         if store is not None and (number + 1) % checkpoint_every == 0:
-            store.save(_state(circuit, step.optimiser, best_state, names), epochs, {"best": best})
+            store.save(_state(step, best_state), epochs, {"best": best})
         if progress is not None:
             progress(epochs[-1])
-    circuit.load_state_dict(best_state)
+    trained.load_state_dict(best_state)
     if store is not None and keep_checkpoint:
-        store.save(_state(circuit, step.optimiser, best_state, names), epochs, {"best": best})
+        store.save(_state(step, best_state), epochs, {"best": best})
     elif store is not None:
         store.remove()
+    if workers.shard:
+        put_together(circuit, trained)
     return History(tuple(epochs), best)
 
 
@@ -135,7 +138,8 @@ def _validate(step: GradientStep, rows: Rows, log_prior: Tensor) -> float:
     """The mean loss, the same in all processes: it decides in each when to stop."""
     circuit, weight = step.circuit, step.settings.cross_entropy_weight
     share = rows.take(step.workers.share(len(rows)))
-    values = log_likelihood(circuit, share.x)
+    with step.whole_circuit():
+        values = log_likelihood(circuit, share.x)
     loss = objective(values, share, log_prior, circuit.n_features, weight, rows.weight.sum())
     return float(step.workers.total(loss))
 
@@ -144,28 +148,29 @@ def _copy(circuit: Circuit | Graph) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in circuit.state_dict().items()}
 
 
-def _state(
-    circuit: Circuit | Graph, optimiser: torch.optim.Optimizer, best: dict[str, Tensor], names: list[str]
-) -> dict[str, Tensor]:
-    """Everything to resume from: parameters, the best ones, and Adam's moments."""
-    tensors = {f"current/{name}": tensor for name, tensor in circuit.state_dict().items()}
+def _state(step: GradientStep, best: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Everything to resume from, whole and in the first process: parameters, the best ones, and Adam's moments."""
+    tensors = {f"current/{name}": tensor for name, tensor in step.circuit.state_dict().items()}
     tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
-    for number, values in optimiser.state_dict()["state"].items():
-        tensors |= {f"adam/{key}/{names[number]}": value for key, value in values.items()}
-    return tensors
+    for name, parameter in step.circuit.named_parameters():
+        tensors |= {f"adam/{key}/{name}": value for key, value in step.optimiser.state[parameter].items()}
+    return gather(tensors, step.workers)
 
 
-def _restore(
-    circuit: Circuit | Graph, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], names: list[str]
-) -> dict[str, Tensor]:
+def _restore(step: GradientStep, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Undo :func:`_state`; return the best parameters."""
+    circuit, optimiser = step.circuit, step.optimiser
+    present = circuit.state_dict()
 
     def under(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        return {name: part_of(tensors[prefix + name], like, step.workers) for name, like in present.items()}
 
     circuit.load_state_dict(under("current/"))
     state = optimiser.state_dict()
     keys = {name.split("/")[1] for name in tensors if name.startswith("adam/")}
-    state["state"] = {number: {key: tensors[f"adam/{key}/{name}"] for key in keys} for number, name in enumerate(names)}
+    state["state"] = {
+        number: {key: part_of(tensors[f"adam/{key}/{name}"], parameter, step.workers) for key in keys}
+        for number, (name, parameter) in enumerate(circuit.named_parameters())
+    }
     optimiser.load_state_dict(state)
     return {name: tensor.to(circuit.device) for name, tensor in under("best/").items()}

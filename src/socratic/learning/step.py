@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +14,11 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.inference.likelihood import training_log_likelihood
 from socratic.learning.settings import Rows, TrainingSettings
+from socratic.learning.sharding import divide
 from socratic.workers import Workers
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -40,15 +46,11 @@ def objective(
 
 
 class _Function(nn.Module):
-    """A function of a batch as the module that DistributedDataParallel asks for.
+    """A function of a batch, and what holds the parameters it depends on, as the module that torch asks for."""
 
-    It holds the parameters alone: a circuit's tables of indices never change, and would be sent with every step.
-    """
-
-    def __init__(self, function: Callable[[Rows], Tensor], parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(self, function: Callable[[Rows], Tensor], values: nn.Module) -> None:
         super().__init__()
-        self.function = function
-        self.values = nn.ParameterList(parameters)
+        self.function, self.values = function, values
 
     def forward(self, batch: Rows) -> Tensor:
         """The function's value."""
@@ -64,7 +66,8 @@ class GradientStep:
     Several processes take a step together: each differentiates what its share of the rows adds to the objective, and
     torch's DistributedDataParallel exchanges the gradients meanwhile. Such steps are not recorded. Augmentation and
     dropout are drawn for the whole batch by every process, which then takes its own rows: so they are the same however
-    many processes there are.
+    many processes there are. If the workers shard, each keeps its part of the circuit's parameters, which are divided
+    for good, of their gradients and of Adam's moments, and torch's fully_shard gathers the parameters for the step.
 
     Parameters
     ----------
@@ -100,12 +103,18 @@ class GradientStep:
         rate: float | Tensor = settings.learning_rate
         if self._recorded:
             rate = torch.tensor(rate, device=circuit.device)
-        self.optimiser = torch.optim.Adam(
+        self._objective: Callable[[Rows], Tensor] = self._share_of_objective
+        self._divided: FSDPModule | None = None
+        if workers.shard:
+            self._objective = function = _Function(self._share_of_objective, circuit)
+            self._divided = divide(function, workers)
+        elif workers.number > 1:
+            # Parameters alone: a circuit's tables of indices never change, and would be sent with every step.
+            function = _Function(self._share_of_objective, nn.ParameterList(circuit.parameters()))
+            self._objective = DistributedDataParallel(function)
+        self.optimiser = torch.optim.Adam(  # after the parameters were divided: its moments are as they are
             circuit.parameters(), lr=rate, capturable=self._recorded, fused=on_gpu or None
         )
-        self._objective: Callable[[Rows], Tensor] = self._share_of_objective
-        if workers.number > 1:
-            self._objective = DistributedDataParallel(_Function(self._share_of_objective, circuit.parameters()))
         self._graph: torch.cuda.CUDAGraph | None = None
         self._n_steps = 0
 
@@ -128,10 +137,19 @@ class GradientStep:
         self._graph.replay()
         return self._loss.clone()
 
+    @contextmanager
+    def whole_circuit(self) -> Iterator[None]:
+        """All parameters of the circuit, to evaluate it outside a step. All processes must ask for them."""
+        if self._divided is not None:
+            self._divided.unshard()
+        yield
+        if self._divided is not None:
+            self._divided.reshard()
+
     def _step(self, batch: Rows) -> Tensor:
         loss = self._objective(batch)
         self.optimiser.zero_grad(set_to_none=True)
-        # DistributedDataParallel takes the mean over processes, and the whole objective is their sum.
+        # Torch takes the mean of gradients over processes, and the whole objective is their sum.
         (self.workers.number * loss).backward()
         self.optimiser.step()
         return loss.detach()
