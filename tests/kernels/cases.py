@@ -143,7 +143,7 @@ COVARIANCES = [
     for left in range(3)
     for right in range(3)
     for odds in (0.0, 0.25)
-    if left + right > 0
+    if left + right > 0 or odds > 0.0
 ] + [Covariance(1, 1, 1, 1, 1, 2, 2), Covariance(2, 10, 20, 17, 3, 2, 2, 0.5), Covariance(1, 33, 2, 2, 2, 2, 2)]
 LARGE_COVARIANCES = [Covariance(10, 20, 20, 20, 300, 2, 2, 0.25), Covariance(40, 20, 20, 20, 300, 1, 1)]
 
