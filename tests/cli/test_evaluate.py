@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from socratic import load
+from socratic import CircuitDensity, CircuitOutlierDetector, load
 from socratic.uncertainty.metrics import auroc, expected_calibration_error, risk_coverage
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
@@ -262,3 +262,18 @@ def test_info(run: Run, folder: Path) -> None:
     assert "held-out rows" in done.out
     assert "colour  categorical  blue, green, red" in done.out
     assert read_csv(folder / "test.csv")[0] == HEADER
+
+
+def test_info_of_models_without_classes(run: Run, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    detector = CircuitOutlierDetector(rejection_rate=0.1, random_state=0).fit(rows)
+    density = CircuitDensity(doubt="dropout", random_state=0).fit(rows)
+    for model in (detector, density):
+        model.save(tmp_path / "model")
+        done = run("info", tmp_path / "model")
+        assert (done.code, done.err) == (0, "")
+        assert type(model).__name__ in done.out
+        assert "2: 2 gaussian" in done.out
+        assert "classes" not in done.out
+        assert ("rejection rate" in done.out) == ("calibration" in done.out) == (model is detector)
+        assert ("dropout at a rate of 0.1" in done.out) == (model is density)

@@ -14,6 +14,8 @@ from socratic.cli.console import short
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from socratic.estimators import CircuitOutlierDetector
+    from socratic.estimators.base import CircuitEstimator
     from socratic.estimators.classification import CircuitClassifierBase
 
 SHOWN_CLASSES = 20
@@ -22,19 +24,18 @@ _LEAST_SHOWN = 0.01
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by socratic fit.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file of a classifier, a detector or a density.")],
     all_columns: Annotated[bool, typer.Option("--all", help="List every column, not only the first ones.")] = False,
 ) -> None:
     """Say what a model file holds."""
     from socratic.cli.console import output, waiting
-    from socratic.cli.scoring import load_model
-    from socratic.estimators import CircuitClassifier
+    from socratic.cli.scoring import load_scorer
 
     with waiting("reading the model"):
-        loaded = load_model(model, "cpu")
+        loaded = load_scorer(model, "cpu").model
     console = output()
     console.print(facts(_describe(loaded, model)))
-    if isinstance(loaded, CircuitClassifier):
+    if hasattr(loaded, "table_"):
         console.print(column_table(loaded.table_.columns, None if all_columns else 30))
 
 
@@ -84,7 +85,7 @@ def describe_image(shape: tuple[int, int, int]) -> str:
     return f"{height} x {width} pixels, {'grey' if n_channels == 1 else 'coloured'}"
 
 
-def describe_calibration(model: CircuitClassifierBase) -> str:
+def describe_calibration(model: CircuitClassifierBase | CircuitOutlierDetector) -> str:
     """What rejection was calibrated on, and between which shares of familiar rows it will refuse."""
     size = f"{calibration_size(model):,}"
     if not model.n_calibration_:
@@ -94,7 +95,7 @@ def describe_calibration(model: CircuitClassifierBase) -> str:
         return f"{rows} (too few for a rate of {model.rejection_rate:g})"
     low, high = model.calibration_interval()
     about = "about " if model.folds_ else ""
-    within = " of every class" if model.class_conformal_ is not None else ""
+    within = " of every class" if getattr(model, "class_conformal_", None) is not None else ""
     return (
         f"{rows}: at {model.rejection_rate:.3g}, {about}{low:.1%} to {high:.1%} of familiar rows{within} are refused, "
         "with 95 % confidence"
@@ -114,14 +115,14 @@ def describe_risk(model: CircuitClassifierBase) -> dict[str, str]:
     }
 
 
-def describe_doubt(model: CircuitClassifierBase) -> str:
+def describe_doubt(model: CircuitEstimator) -> str:
     """What the uncertainty is about, and how much of it there is."""
     if model.doubt == "dropout":
-        return f"dropout at a rate of {model.dropout_:g}"
+        return f"dropout at a rate of {getattr(model, 'dropout_', model.dropout):g}"
     return f"weights, a visit of a row worth {model.weight_posterior_.worth:.2g}"
 
 
-def describe_structure(model: CircuitClassifierBase) -> str:
+def describe_structure(model: CircuitEstimator) -> str:
     """Where the circuit comes from, how large it is, and why it is that one, if it was to be chosen."""
     name = model._structure()
     if model.n_circuits > 1:
@@ -134,7 +135,7 @@ def describe_structure(model: CircuitClassifierBase) -> str:
     return f"{name}: {reason}" if reason and model.structure == "auto" else name
 
 
-def describe_training(model: CircuitClassifierBase) -> str:
+def describe_training(model: CircuitEstimator) -> str:
     """How long the circuit was trained, if it was."""
     if not model.history_.epochs:
         return "none: structure and parameters are learned from the table"
@@ -143,27 +144,46 @@ def describe_training(model: CircuitClassifierBase) -> str:
     return f"{model.n_iter_} (best: {model.history_.best + 1})"
 
 
-def calibration_size(model: CircuitClassifierBase) -> int:
+def calibration_size(model: CircuitClassifierBase | CircuitOutlierDetector) -> int:
     """How many distinct rows the p-values compare with."""
-    return len(model.detector_.calibration.scores)
+    detector = getattr(model, "detector_", None)
+    return len((model.conformal_ if detector is None else detector.calibration).scores)
 
 
-def _describe(model: CircuitClassifierBase, path: Path) -> dict[str, str]:
-    classes = [str(label) for label in model.classes_]
-    shown = ", ".join(classes[:SHOWN_CLASSES]) + (", ..." if len(classes) > SHOWN_CLASSES else "")
+def _describe(model: Any, path: Path) -> dict[str, str]:
     return {
         "file": f"{path} ({path.stat().st_size / 1e6:.1f} MB)",
-        "classes": f"{len(classes)}: {shown}",
+        "model": type(model).__name__,
+        **_describe_classes(model),
         **_describe_rows(model),
         "structure": describe_structure(model),
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
         "doubt": describe_doubt(model),
         **_describe_leaf_variance(model),
-        "detector": _describe_detector(model),
+        **_describe_rejection(model),
+    }
+
+
+def _describe_classes(model: Any) -> dict[str, str]:
+    """The classes, of a model that has any."""
+    if not hasattr(model, "classes_"):
+        return {}
+    classes = [str(label) for label in model.classes_]
+    shown = ", ".join(classes[:SHOWN_CLASSES]) + (", ..." if len(classes) > SHOWN_CLASSES else "")
+    return {"classes": f"{len(classes)}: {shown}"}
+
+
+def _describe_rejection(model: Any) -> dict[str, str]:
+    """Which rows are refused, by a model that refuses any."""
+    if not hasattr(model, "rejection_rate"):
+        return {}
+    detects = hasattr(model, "detector_")
+    return {
+        **({"detector": _describe_detector(model)} if detects else {}),
         "rejection rate": f"{model.rejection_rate:g}",
         "calibration": describe_calibration(model),
-        **describe_risk(model),
+        **(describe_risk(model) if detects else {}),
     }
 
 
@@ -184,7 +204,7 @@ def _describe_rows(model: Any) -> dict[str, str]:
     return {"columns": f"{len(columns):,}: " + ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common())}
 
 
-def _describe_leaf_variance(model: CircuitClassifierBase) -> dict[str, str]:
+def _describe_leaf_variance(model: CircuitEstimator) -> dict[str, str]:
     given = model.leaf_variance
     if not isinstance(given, Mapping):
         return {"leaf variance": f"{given:g}"} if given else {}

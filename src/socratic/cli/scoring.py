@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from socratic.cli.failures import UserError, complain, no_such_column
 
 if TYPE_CHECKING:
-    from socratic.estimators.classification import CircuitClassifierBase
     from socratic.scoring import ClassScorer, Scorer
     from socratic.tables.columns import Unknown
     from socratic.tables.reading import Source
@@ -36,16 +35,6 @@ def load_any(path: Path, device: str = "auto", jobs: int | None = None) -> Any:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
     except ValueError as error:  # a guard, which is nothing without the model that it guards
         raise UserError(f"{error} of socratic.load; commands take models that stand alone") from error
-
-
-def load_model(path: Path, device: str = "auto", jobs: int | None = None) -> CircuitClassifierBase:
-    """Read the file of a classifier."""
-    from socratic.estimators.classification import CircuitClassifierBase
-
-    model = load_any(path, device, jobs)
-    if not isinstance(model, CircuitClassifierBase):
-        raise UserError(f"{path} holds a {type(model).__name__}; name a classifier, as socratic fit writes it")
-    return model
 
 
 def load_scorer(path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False) -> Scorer:
