@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from socratic import rat_spn
 from socratic.estimators import (
@@ -120,18 +121,23 @@ def test_models_of_arrays_know_their_columns_by_number(frame: pd.DataFrame) -> N
     assert found.column("label").to_pylist() == model.predict(x).tolist()
 
 
-def test_images_are_read_by_their_paths(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    images = np.random.default_rng(0).integers(0, 256, (40, 6, 6, 1), dtype=np.uint8)
-    paths = [str(tmp_path / f"{place}.png") for place in range(40)]
+def written_images(folder: Path, number: int) -> tuple[np.ndarray, list[str]]:
+    """Grey images (N, 6, 6, 1), and the files that hold them."""
+    images = np.random.default_rng(0).integers(0, 256, (number, 6, 6, 1), dtype=np.uint8)
+    paths = [str(folder / f"{place}.png") for place in range(number)]
     for path, pixels in zip(paths, images, strict=True):
-        image.fromarray(pixels[..., 0]).save(path)
+        Image.fromarray(pixels[..., 0]).save(path)
+    return images, paths
+
+
+def test_images_are_read_by_their_paths(tmp_path: Path) -> None:
+    images, paths = written_images(tmp_path, 40)
     model = CircuitImageClassifier(n_epochs=1, n_sums=2, rejection_rate=0.2, random_state=0, n_jobs=1)
     model.set_params(calibration_fraction=0.5).fit(images, [0, 1] * 20)
     scorer = scorer_of(model)
     found = scorer(pa.record_batch({"path": paths}))
     assert np.array_equal(found.column("p_value"), model.answer(images).uncertainty.p_value)
-    image.fromarray(np.zeros((3, 3), dtype=np.uint8)).save(tmp_path / "small.png")
+    Image.fromarray(np.zeros((3, 3), dtype=np.uint8)).save(tmp_path / "small.png")
     small = pa.record_batch({"path": [str(tmp_path / "small.png")]})
     with pytest.raises(ValueError, match="expected are 6 x 6 pixels"):
         scorer(small)
@@ -180,11 +186,7 @@ def test_densities(frame: pd.DataFrame) -> None:
 
 
 def test_densities_of_images(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    images = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 1), dtype=np.uint8)
-    paths = [str(tmp_path / f"{place}.png") for place in range(20)]
-    for path, pixels in zip(paths, images, strict=True):
-        image.fromarray(pixels[..., 0]).save(path)
+    images, paths = written_images(tmp_path, 20)
     model = CircuitImageDensity(n_epochs=1, n_sums=2, random_state=0, n_jobs=1).fit(images)
     scorer, columns = scorer_of(model), Columns()
     found = scorer(pa.record_batch({"path": paths}), columns=columns)
