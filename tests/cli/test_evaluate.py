@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from socratic import CircuitDensity, CircuitOutlierDetector, load
+from socratic import CircuitDensity, CircuitImageDensity, CircuitOutlierDetector, load
+from socratic.errors import CalibrationWarning
 from socratic.uncertainty.metrics import auroc, expected_calibration_error, risk_coverage
 from tests.cli.conftest import HEADER, Run, assert_one_line, read_csv, table, write_csv
 from tests.html_pages import HOSTILE, PLAIN, check_alone, check_same_structure
@@ -277,3 +278,17 @@ def test_info_of_models_without_classes(run: Run, tmp_path: Path) -> None:
         assert "classes" not in done.out
         assert ("rejection rate" in done.out) == ("calibration" in done.out) == (model is detector)
         assert ("dropout at a rate of 0.1" in done.out) == (model is density)
+
+
+def test_info_of_a_density_of_images_and_of_a_detector_of_few_rows(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (30, 6, 6, 1), dtype=np.uint8)
+    CircuitImageDensity(n_epochs=1, n_sums=2, random_state=0).fit(pixels).save(tmp_path / "images")
+    done = run("info", tmp_path / "images")
+    assert (done.code, done.err) == (0, "")
+    assert "6 x 6 pixels, grey" in done.out
+    assert "doubt" not in done.out
+    with pytest.warns(CalibrationWarning):
+        detector = CircuitOutlierDetector(random_state=0).fit(rng.normal(size=(6, 2)))
+    detector.save(tmp_path / "few")
+    assert "(too few for a rate of 0.05)" in run("info", tmp_path / "few").out

@@ -159,10 +159,16 @@ def _describe(model: Any, path: Path) -> dict[str, str]:
         "structure": describe_structure(model),
         "parameters": f"{model.circuit_.n_parameters:,}",
         "epochs": describe_training(model),
-        "doubt": describe_doubt(model),
-        **_describe_leaf_variance(model),
+        **_describe_uncertainty(model),
         **_describe_rejection(model),
     }
+
+
+def _describe_uncertainty(model: Any) -> dict[str, str]:
+    """What is in doubt, of a model that says so: a density of images gives likelihoods alone."""
+    if not hasattr(model, "doubt"):
+        return {}
+    return {"doubt": describe_doubt(model), **_describe_leaf_variance(model)}
 
 
 def _describe_classes(model: Any) -> dict[str, str]:
