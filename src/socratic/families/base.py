@@ -310,6 +310,9 @@ class ExponentialFamily(Family):
     families, and a missing value is marginalised by setting its statistics to zero.
     """
 
+    one_hot: ClassVar[bool] = False
+    """Whether the k-th statistic of a value is 1 if the value is k, and 0 otherwise."""
+
     @abstractmethod
     def natural(self, parameters: Parameters, centre: Tensor) -> Tensor:
         """Natural parameters (P, T, I), one for each of the T statistics."""

@@ -33,6 +33,7 @@ class Categorical(ExponentialFamily):
 
     name: ClassVar[str] = "categorical"
     unordered: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
     jitter: ClassVar[float] = 1.0
     n_categories: int = 2
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.circuit.leaf_set import LeafValue
+from socratic.circuit.leaves import LayerTerms
 from socratic.inference.engine import Kind, Select
 from socratic.inference.layered.algebra import LogAlgebra
 from socratic.inference.layered.leaves import fill_missing, leaf_moments, leaf_table, log_density_at_modes
@@ -27,12 +28,12 @@ NOT_CHOSEN = -1
 class LayeredEvaluation:
     """A layered circuit evaluated on rows (N, V); see :class:`~socratic.inference.engine.Evaluation`."""
 
-    def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, kind: Kind) -> None:
+    def __init__(self, circuit: Circuit, weights: Weights, terms: LayerTerms, rows: Tensor, kind: Kind) -> None:
         self.circuit, self.weights, self.rows = circuit, weights, rows
         # Weights of 0 can leave a sum to terms far below its region's best; a program is spared that if it has none.
         step = log_sums if is_exporting() and weights.ordinary else log_sums_with_zeros
         algebra = LogAlgebra(log_maxima, join=best_repetition) if kind == "max" else LogAlgebra(step)
-        density = circuit.leaves.log_density(rows)
+        density = circuit.leaves.log_density(rows, terms)
         if kind != "marginal":
             density = density + log_density_at_modes(circuit.leaves, rows.isnan())
         self.walked = walk_layers(circuit, LogValues.rescale(density), self.weights, algebra)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import join_branches, split_branches
+from socratic.circuit.leaves import LayerTerms
 from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
@@ -55,6 +56,7 @@ class LayeredEngine(Engine):
         self.circuit: Circuit = circuit
         # Found when asked for, and not by cached_property, whose lock torch.compile cannot see through.
         self._weights: Weights | None = None
+        self._leaf_terms: LayerTerms | None = None
         self._plain: tuple[Weights, Step] | None = None
         leaves, layers = circuit.leaves, circuit.inner_layers()
         self.leaf_shape = (leaves.n_folds, leaves.n_nodes)
@@ -71,6 +73,13 @@ class LayeredEngine(Engine):
         if self._weights is None:
             self._weights = self.circuit.weights()
         return self._weights
+
+    @property
+    def leaf_terms(self) -> LayerTerms:
+        """The terms that the leaves have, likewise."""
+        if self._leaf_terms is None:
+            self._leaf_terms = self.circuit.leaves.terms()
+        return self._leaf_terms
 
     @property
     def leaf_scopes(self) -> Sequence[tuple[int, ...]]:
@@ -90,8 +99,12 @@ class LayeredEngine(Engine):
         if self._plain is None:
             self._plain = self._weights_and_step()
         weights, step = self._plain
-        leaves = LogValues.rescale(self.circuit.leaves.log_density(rows).to(weights.roots[0].dtype))
+        leaves = LogValues.rescale(self._log_density(rows).to(weights.roots[0].dtype))
         return walk(self.circuit, leaves, weights, LogAlgebra(step)).of_classes(dtype)
+
+    def _log_density(self, rows: Tensor) -> Tensor:
+        """Log-densities (F, I, N) of the leaves."""
+        return self.circuit.leaves.log_density(rows, self.leaf_terms)
 
     def _weights_and_step(self) -> tuple[Weights, Step]:
         """Weights and the step for likelihoods.
@@ -152,13 +165,13 @@ class LayeredEngine(Engine):
 
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> LayeredEvaluation:
         """Carry the values of all nodes up and keep them."""
-        return LayeredEvaluation(self.circuit, self.weights, rows, kind)
+        return LayeredEvaluation(self.circuit, self.weights, self.leaf_terms, rows, kind)
 
     def column_surprise(self, rows: Tensor, log_class_weights: Tensor) -> Tensor:
         """-log p(x_j | all other columns): (N, V)."""
         evaluated = self.evaluate(rows)
         around = evaluated.surroundings(log_class_weights)
-        without = log_without_columns(self.circuit, rows, evaluated.walked.layers[0], around[0])
+        without = log_without_columns(self.circuit, self.leaf_terms, rows, evaluated.walked.layers[0], around[0])
         return without.t() - logsumexp_or_dead(evaluated.log_roots + log_class_weights, dim=1)
 
     def regions(self, min_columns: int) -> LayeredRegions:
@@ -192,8 +205,9 @@ class LayeredMaskedEvaluation:
         """Log-likelihoods (N, C) under these masks."""
         leaves = self.leaves
         if dropped_leaves is not None:
+            leaf_layer = self.circuit.leaves
             keep = [(~part).to(self.rows.dtype) for part in dropped_leaves]
-            leaves = LogValues.rescale(self.circuit.leaves.log_density(self.rows, keep))
+            leaves = LogValues.rescale(leaf_layer.log_density(self.rows, leaf_layer.terms(keep)))
         layers, roots = self.weights.layers, self.weights.roots
         n_layers = len(layers)
         layers = _without(layers, dropped[:n_layers])

@@ -75,7 +75,7 @@ class LayeredRegions:
         return self._log_sums(around, log_class_weights) - whole
 
     def _evaluate(self, rows: Tensor) -> LayeredEvaluation:
-        return LayeredEvaluation(self.circuit, self.weights, rows, "marginal")
+        return LayeredEvaluation(self.circuit, self.weights, self.circuit.leaves.terms(), rows, "marginal")
 
     def _log_sums(self, layers: list[LogValues], classes: Tensor) -> Tensor:
         """Sums over the nodes of each region: (N, Q), as logarithms; ``classes`` (N, C) are those of the root."""

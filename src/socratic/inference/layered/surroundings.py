@@ -14,6 +14,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.circuit.layout import Span
+from socratic.circuit.leaves import LayerTerms
 from socratic.inference.layered.sum_product import log_sums_with_zeros
 from socratic.inference.layered.values import LogValues, Products
 from socratic.inference.layered.walk import Walked
@@ -76,16 +77,19 @@ def log_sum(values: LogValues) -> Tensor:
     return (logsumexp_or_dead(values.log_value, dim=1) + values.log_scale).squeeze(1)
 
 
-def log_without_columns(circuit: Circuit, rows: Tensor, leaves: LogValues, around: LogValues) -> Tensor:
+def log_without_columns(
+    circuit: Circuit, terms: LayerTerms, rows: Tensor, leaves: LogValues, around: LogValues
+) -> Tensor:
     """Log-likelihood (V, N) of each row without each of its columns, from values and surroundings of the leaves.
 
     A leaf of a region is a product of univariate ones. Without one of them it is the product of the others.
     """
     whole = times(leaves, around)
+    whole = whole._replace(log_value=whole.log_value.contiguous())
     found = leaves.log_scale.new_empty(circuit.n_features, len(rows))
-    for group in circuit.leaves.leaf_groups():
+    for group, known in zip(circuit.leaves.leaf_groups(), terms.groups, strict=True):
         without = []
-        for slots, density in group.slot_log_densities(rows):
+        for slots, density in group.slot_log_densities(rows, known):
             region = group.region_of_slot[slots]
             without.append(log_sum(LogValues(whole.log_value[region] - density, whole.log_scale[region])))
         found[group.columns] = logsumexp_by(torch.cat(without), group.column_of_slot, len(group.columns))
