@@ -49,15 +49,20 @@ def make_table(n_rows: int, seed: int, n_numbers: int = 6) -> Any:
     return pa.table(columns)
 
 
+def start_program(checkout: Path, command: Sequence[object]) -> subprocess.Popen[bytes]:
+    """Start the program of a checkout, with what it starts in a group of processes of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "socratic", *map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 def run_programs(checkout: Path, *commands: Sequence[object]) -> list[Cost]:
     """Run the program of a checkout, as often as there are commands, at once."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    program = [sys.executable, "-m", "socratic"]
     start = time.perf_counter()
-    processes = [
-        subprocess.Popen([*program, *map(str, command)], env=environment, stdout=subprocess.DEVNULL)
-        for command in commands
-    ]
+    processes = [start_program(checkout, command) for command in commands]
     costs = []
     for process in processes:
         _, status, usage = os.wait4(process.pid, 0)
