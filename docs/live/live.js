@@ -1,6 +1,6 @@
 // The page: a drawing, what the model sees of it, and what it says.
 
-import { AnswerView, inWords } from "./answer.js";
+import { AnswerView, EMPTY, inWords } from "./answer.js";
 import { latest } from "./api.js";
 import { Drawing, paint } from "./drawing.js";
 import { card, element } from "./elements.js";
@@ -80,12 +80,17 @@ class Live {
     const seen = blank([8, 8, 1]);
     seen.values.set(bytes);
     paint(this.small, seen);
+    if (!this.sketch.lines.length) {
+      this.took.textContent = "";
+      this.view.showEmpty();
+      byId("spoken").textContent = EMPTY.join(" ");
+      return;
+    }
     const started = performance.now();
     const answer = await this.model.answer(bytes);
     this.took.textContent = `Answered in ${(performance.now() - started).toFixed(1)} ms, in this page.`;
     this.view.show(answer, []);
-    byId("spoken").textContent = inWords(answer, "picture");
-    document.body.dataset.verdict = answer.verdict;
+    byId("spoken").textContent = inWords(answer, "picture").join(" ");
   }
 }
 

@@ -83,6 +83,7 @@ def test_the_page(tmp_path: Path, open_page: OpenPage, picture: Picture) -> None
         page.context.set_offline(True)  # it has all it needs
         check_drawing(page, picture)
         check_keyboard(page)
+        check_empty(page)
         page.context.set_offline(False)
         check_answers(page)
         check_drawings(page)
@@ -121,6 +122,17 @@ def check_keyboard(page: Any) -> None:
         canvas.press("Space")
         canvas.press("ArrowDown")
     page.get_by_text("It is 1.").first.wait_for()
+
+
+def check_empty(page: Any) -> None:
+    """An empty sheet is no question."""
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_text("The picture is empty.").first.wait_for()
+    assert page.get_by_role("status").text_content().startswith("The picture is empty.")
+    assert page.locator(".bar, .pill, .gauge").count() == 0
+    assert "Answered in" not in page.locator("main").inner_text()
+    page.get_by_role("button", name="Draw 7").click()
+    page.get_by_text("It is 7.").first.wait_for()
 
 
 def check_answers(page: Any) -> None:

@@ -68,6 +68,25 @@ def test_draw_a_digit(site: Site, open_page: OpenPage) -> None:
     page.locator(".pill").wait_for()
 
 
+def test_an_empty_picture_is_no_question(site: Site, open_page: OpenPage) -> None:
+    page = open_page(site.url)
+    wait_for(page, "It is 3.")
+    page.get_by_role("row", name="Monte Carlo dropout, 100 passes").wait_for()
+    page.get_by_role("img", name=re.compile("^Turn: ")).wait_for()
+    page.get_by_role("button", name="Empty").click()
+    wait_for(page, "The picture is empty.")
+    for shown in (".bar", ".pill", ".gauge", ".reasons li", ".curve svg", ".compare tbody tr"):
+        page.locator(shown).first.wait_for(state="detached")
+    assert violations(page) == []
+    page.get_by_role("slider", name="Cover").fill("50")  # half of it is missing, and half empty
+    page.get_by_text("Missing pixels are marginalised").wait_for()
+    page.get_by_role("slider", name="Cover").fill("0")
+    wait_for(page, "The picture is empty.")
+    page.get_by_role("button", name="Show a handwritten 0").click()
+    wait_for(page, "It is 0.")
+    page.get_by_role("row", name="Monte Carlo dropout, 100 passes").wait_for()
+
+
 def test_turn_it_and_the_verdict_changes(site: Site, open_page: OpenPage, picture: Picture) -> None:
     page = open_page(site.url, viewport={"width": 1160, "height": 1300})
     wait_for(page, "It is 3.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from socratic import (
     DriftMonitor,
     ModelFileError,
 )
+from socratic.circuit.storage import read_tensors, write_tensors
+from socratic.estimators.monitoring import FORMAT, VERSION
 
 
 def rows(n_rows: int, seed: int) -> np.ndarray:
@@ -122,8 +125,10 @@ def test_weighted_calibration_rows_are_thinned() -> None:
 def test_files_go_on(detector: CircuitOutlierDetector, tmp_path: Path) -> None:
     monitor = DriftMonitor(detector, rate=0.02, window=50, seed=3)
     monitor.update(rows(300, 1))
+    monitor.notes["machine"] = "pump 7"
     monitor.save(tmp_path / "monitor")
     again = DriftMonitor.load(tmp_path / "monitor", detector)
+    assert again.notes == {"machine": "pump 7"}
     more = rows(300, 2) * [1.0, 1.0, 1.0, 4.0]
     assert monitor.update(more).to_dict() == again.update(more).to_dict()
     assert again.report.alarm
@@ -141,6 +146,30 @@ def test_files_of_other_models_and_damaged_ones_are_refused(detector: CircuitOut
     detector.save(path)
     with pytest.raises(ModelFileError, match=r"is no socratic\.monitor"):
         DriftMonitor.load(path, detector)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda state: state.update(n_rows=41), "its sequences must all be of as many rows as it has watched"),
+        (lambda state: state.update(n_refused=-1), "n_refused must be a whole number from 0 to 40; got -1"),
+        (lambda state: state["sequences"][0].update(alarm="x"), "alarm must be a whole number from 0 to 39; got 'x'"),
+        (lambda state: state["sequences"][0].update(alarm=3), "since must be a whole number from 0 to 3; got None"),
+        (lambda state: state["sequences"][1].update(peak=None), "peak must be a finite number; got None"),
+        (lambda state: state["sequences"].pop(), "cannot be gone on from"),
+    ],
+)
+def test_files_that_say_what_cannot_be_are_refused(
+    detector: CircuitOutlierDetector, tmp_path: Path, spoil: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    monitor = DriftMonitor(detector)
+    monitor.update(rows(40, 3))
+    monitor.save(tmp_path / "monitor")
+    tensors, config = read_tensors(tmp_path / "monitor", FORMAT, VERSION)
+    spoil(config["state"])
+    write_tensors(tmp_path / "monitor", FORMAT, VERSION, tensors, config)
+    with pytest.raises(ModelFileError, match=message):
+        DriftMonitor.load(tmp_path / "monitor", detector)
 
 
 @pytest.mark.slow

@@ -152,6 +152,20 @@ def test_killed_and_started_again_it_answers_the_same(model: Path, rows: Rows) -
     assert said[0] == said[1]
 
 
+def test_killed_and_started_again_it_knows_of_drift(model: Path, rows: Rows, tmp_path: Path) -> None:
+    known = []
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        with serving(model, "--drift-folder", str(tmp_path)) as server:
+            known.append(server.site.ask("/v1/drift").json)
+            server.site.predict(rows=rows[:20])
+            while server.site.ask("/v1/drift").json["n_waiting"]:
+                time.sleep(0.05)
+            server.end(number)
+    assert [each["n_compared"] for each in known[:2]] == [0, 20]
+    assert known[2]["n_compared"] in (20, 40)  # what was compared since the file was written is lost
+    assert len({each["started"] for each in known}) == 1
+
+
 @pytest.mark.parametrize("path", ["/v1/predict", "/v1/predict/batch"])
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_huge_body_is_refused_in_little_memory(model: Path, path: str, announced: bool) -> None:

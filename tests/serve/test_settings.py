@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,8 @@ def test_the_token_is_not_shown() -> None:
         ({"max_rows": 0}, "max_rows must be a whole number of at least 1; got 0"),
         ({"seconds": 0.0}, "seconds must be above 0; got 0.0"),
         ({"wait_ms": -1.0}, "wait_ms must be a finite number of at least 0; got -1.0"),
+        ({"drift_folder": Path("nowhere")}, "drift_folder must be a folder that exists; got 'nowhere'"),
+        ({"drift_folder": Path("/"), "drift_window": 0}, "drift_folder is for rows that are watched; leave it out"),
         ({"origins": ("*",)}, r"origins must be like https://example.org, without a path; got '\*'"),
     ],
 )

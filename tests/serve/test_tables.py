@@ -92,6 +92,13 @@ def table_with(**columns: Any) -> bytes:
         (table_with(), "model=digits", CSV, 422, "model 'digits' answers images; send them to /v1/predict"),
         (table_with(), "model=fruit&rejection_rate=2", CSV, 422, "rejection_rate: Input should be less than 1"),
         (table_with(), "model=fruit&dropout=0.1", CSV, 422, "dropout is for doubt='dropout'"),
+        (
+            b"PAR1",
+            "model=fruit&harmless=true",
+            PARQUET,
+            422,
+            "harmless is for CSV tables, whose cells spreadsheets run",
+        ),
     ],
 )
 def test_tables_that_cannot_be_answered(

@@ -42,6 +42,10 @@ def serve(
     drift_window: Annotated[
         int, typer.Option(min=0, help="Last rows of each model that /v1/drift shows; 0 does not watch for drift.")
     ] = 1000,
+    drift_folder: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep what /v1/drift knows in files there, to go on from after a restart."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.001, help="How long a request may take.")] = 30.0,
     jobs: Jobs = None,
     device: Device = "auto",
@@ -64,6 +68,7 @@ def serve(
             max_requests=max_requests,
             seconds=seconds,
             drift_window=drift_window,
+            drift_folder=drift_folder,
         )
     from socratic.errors import import_extra
 

@@ -46,12 +46,18 @@ class DriftMonitor:
         Last rows that ``DriftReport.p_values`` are of.
     seed : int
         Decides how ties are broken.
+
+    Attributes
+    ----------
+    notes : dict
+        Plain data of whoever watches, as JSON can hold it, which is saved with the monitor.
     """
 
     def __init__(
         self, model: Any, *, rate: float = 0.01, columns: bool | None = None, window: int = 1000, seed: int = 0
     ) -> None:
         self.model = _checked(model)
+        self.notes: dict[str, Any] = {}
         explained = _explained(model)
         self.columns = _watches_columns(explained, columns)
         calibration = _calibration(model)
@@ -117,7 +123,8 @@ class DriftMonitor:
         """Write to a file what :meth:`load` goes on from."""
         arrays, state = self._drift.to_state()
         tensors = {name: torch.as_tensor(array) for name, array in arrays.items()}
-        write_tensors(Path(path), FORMAT, VERSION, tensors, {"settings": self.settings, "state": state})
+        config = {"settings": self.settings, "state": state, "notes": self.notes}
+        write_tensors(Path(path), FORMAT, VERSION, tensors, config)
 
     @classmethod
     def load(cls, path: str | Path, model: Any) -> DriftMonitor:
@@ -126,6 +133,7 @@ class DriftMonitor:
         try:
             monitor = cls(model, **config["settings"])
             monitor._drift.restore({name: tensor.numpy() for name, tensor in tensors.items()}, config["state"])
+            monitor.notes = dict(config.get("notes", {}))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ModelFileError(f"the monitor in {path} cannot be gone on from ({error})") from error
         return monitor

@@ -38,6 +38,7 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
         yield
         service.ready = False
         service.batcher.stop()
+        service.watches.save()
 
     app = FastAPI(
         title="socratic",

@@ -237,7 +237,7 @@ class Client:
         prefix : str
             Put before the names of the new columns.
         harmless : bool
-            Whether an apostrophe is put before cells of a CSV file that a spreadsheet would run.
+            Whether an apostrophe is put before cells of a CSV file that a spreadsheet would run; refused of .parquet.
         """
         source, target = Path(table), Path(answers)
         kind = _TABLES.get(source.suffix.lower())

@@ -44,7 +44,7 @@ class Service:
                 raise ValueError(f"names of models are letters, digits, '.', '_' and '-'; got {name!r}: give NAME=FILE")
         self.settings = settings
         self.metrics = Metrics()
-        self.watches = Watches(models, settings.drift_window)
+        self.watches = Watches(models, settings.drift_window, settings.drift_folder)
         self.batcher = Batcher(settings.wait_ms, settings.rows_together, self.metrics.count_together, self.watches)
         self.ready = False
 

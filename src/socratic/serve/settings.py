@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from socratic.errors import check_count, check_number
 
@@ -43,6 +44,8 @@ class Settings:
         Rows that are answered together, at most, but for requests that have more.
     drift_window : int
         Last rows of each model that ``/v1/drift`` shows; 0 does not watch for drift.
+    drift_folder : Path, optional
+        Where what is known of drift is kept in files, which a server that is started again goes on from.
     """
 
     host: str = "127.0.0.1"
@@ -60,13 +63,14 @@ class Settings:
     wait_ms: float = 2.0
     rows_together: int = 256
     drift_window: int = 1_000
+    drift_folder: Path | None = None
 
     def __post_init__(self) -> None:
         counts = ("max_body_bytes", "max_table_bytes", "max_rows", "max_table_rows", "max_pixels", "max_requests")
         for name in (*counts, "rows_together"):
             check_count(name, getattr(self, name))
         check_count("port", self.port, minimum=0)
-        check_count("drift_window", self.drift_window, minimum=0)
+        self._check_drift()
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535; got {self.port}")
         for name in ("seconds", "table_seconds"):
@@ -86,6 +90,13 @@ class Settings:
                 f"host {self.host!r} can be reached from other machines and needs a token; set one, or listen on "
                 "127.0.0.1"
             )
+
+    def _check_drift(self) -> None:
+        check_count("drift_window", self.drift_window, minimum=0)
+        if self.drift_folder is not None and not self.drift_folder.is_dir():
+            raise ValueError(f"drift_folder must be a folder that exists; got {str(self.drift_folder)!r}")
+        if self.drift_folder is not None and not self.drift_window:
+            raise ValueError("drift_folder is for rows that are watched; leave it out, or drift_window 0")
 
 
 def is_loopback(host: str) -> bool:

@@ -126,6 +126,10 @@ def router(service: Service) -> APIRouter:
         try:
             options = Options(rejection_rate, risk, doubt, dropout, watched=watched)
             name, scorer = _asked(service, model, content_type, options)
+            if harmless and KINDS[content_type] != ".csv":
+                raise RequestError(
+                    "harmless is for CSV tables, whose cells spreadsheets run; leave it out, or send CSV"
+                )
             columns = _chosen(scorer, Columns(prefix, probabilities, explain))
         except RequestError:
             async for _ in request.stream():  # whoever sends a table reads the reply afterwards

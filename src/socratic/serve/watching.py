@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from socratic.errors import ModelFileError, check_count
 from socratic.estimators import DriftMonitor, DriftReport
 from socratic.serve.drift import ChangedColumn, Drift
 from socratic.serve.model import Options, ServedModel, Take, leave
@@ -25,6 +30,9 @@ _AT_A_TIME = 128
 _MOST_WAITING = 4096
 """Rows that wait to be compared, at most; those beyond are passed over, which bounds the memory."""
 _MOST_MARKS = 1000
+_SECONDS_UNSAVED = 10.0
+"""After which what is known is written to its file again, if there is one."""
+_log = logging.getLogger("socratic.serve")
 
 
 class _Answered(NamedTuple):
@@ -53,10 +61,17 @@ class _Answered(NamedTuple):
 class _Times:
     """Roughly when rows came: marks at every so many rows, more of them apart as rows grow more."""
 
-    def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._times: list[float] = []
-        self._apart = 1
+    def __init__(self, rows: Sequence[int] = (), times: Sequence[float] = (), apart: int = 1) -> None:
+        self._rows, self._times = list(rows), list(times)
+        self._apart = check_count("apart", apart)
+        if len(rows) != len(times) or any(later <= row for row, later in pairwise(rows)) or any(rows[:1]):
+            raise ValueError("marks must be at rows that ascend from 0, each with a time")
+        for when in times:
+            _utc(when)  # which raises unless it is a time
+
+    def to_state(self) -> dict[str, Any]:
+        """What to make it from again."""
+        return {"rows": self._rows, "times": self._times, "apart": self._apart}
 
     def add(self, row: int, when: float) -> None:
         """A row that came later than those before."""
@@ -94,6 +109,59 @@ class Watch:
         self._n_taken = self._n_passed_over = self._n_skipped = 0
         self._times = _Times()
         self._started = time.time()
+        self._path: Path | None = None
+        self._n_saved, self._tried = 0, -math.inf  # rows in the file, and when it was last tried to be written
+
+    def keep(self, path: Path) -> None:
+        """Go on from a file, if it is there, and write what is known to it from now on."""
+        if path.exists():
+            self._go_on(path)
+        self._path = path
+        self.save()
+
+    def _go_on(self, path: Path) -> None:
+        monitor = DriftMonitor.load(path, self._monitor.model)
+        if monitor.settings != self._monitor.settings:
+            raise ModelFileError(
+                f"{path} was begun with a window of {monitor.settings['window']} rows; start the server with "
+                f"--drift-window {monitor.settings['window']}, or name another folder"
+            )
+        notes = monitor.notes
+        try:
+            times = _Times(**notes["times"])
+            _utc(notes["started"])
+            passed_over, skipped = (check_count(key, notes[key], minimum=0) for key in ("n_passed_over", "n_skipped"))
+            if bool(monitor.report.n_rows) != bool(notes["times"]["rows"]):
+                raise ValueError("its rows have no times")
+        except (LookupError, OSError, OverflowError, TypeError, ValueError) as error:
+            raise ModelFileError(f"the monitor in {path} is of no server ({error}); name another folder") from error
+        self._monitor, self._report, self._times = monitor, monitor.report, times
+        self._started, self._n_passed_over, self._n_skipped = notes["started"], passed_over, skipped
+        self._n_taken = self._report.n_rows + passed_over
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether there is a file that lacks rows which were compared."""
+        return self._path is not None and self._n_saved < self._report.n_rows
+
+    def save_in_time(self) -> None:
+        """Write the file if it lacks rows and is old enough."""
+        if self.unsaved and time.monotonic() - self._tried > _SECONDS_UNSAVED:
+            self.save()
+
+    def save(self) -> None:
+        """Write the file, if there is one; rows that wait are passed over by whoever goes on from it."""
+        if self._path is None:
+            return
+        self._tried = time.monotonic()
+        self._monitor.notes = {
+            "started": self._started,
+            "times": self._times.to_state(),
+            "n_passed_over": self._n_passed_over + self.n_waiting,
+            "n_skipped": self._n_skipped,
+        }
+        self._monitor.save(self._path)
+        self._n_saved = self._report.n_rows
 
     @property
     def n_waiting(self) -> int:
@@ -188,9 +256,11 @@ class Watches:
     models : sequence of ServedModel
     window : int
         Last rows that are shown of each; 0 watches none.
+    folder : Path, optional
+        Where each has a file to go on from.
     """
 
-    def __init__(self, models: Sequence[ServedModel], window: int) -> None:
+    def __init__(self, models: Sequence[ServedModel], window: int, folder: Path | None = None) -> None:
         self._watches: dict[str, Watch] = {}
         self._problems: dict[str, str] = {}
         for model in models:
@@ -201,6 +271,9 @@ class Watches:
                 self._watches[model.name] = Watch(model.name, model.estimator, window)
             except ValueError as error:
                 self._problems[model.name] = str(error)
+        if folder is not None:
+            for name, watch in self._watches.items():
+                watch.keep(folder / f"{name}.monitor")
 
     def taker(self, model: ServedModel, options: Options) -> Take:
         """What is to be told of the rows that a model answers."""
@@ -216,13 +289,26 @@ class Watches:
         return self._watches[name].state()
 
     def are_left(self, *, enough: bool = False) -> bool:
-        """Whether rows of a model wait to be compared; or as many as are compared at a time."""
-        least = _AT_A_TIME if enough else 1
-        return any(watch.n_waiting >= least for watch in self._watches.values())
+        """Whether rows of a model wait to be compared, or saved; or as many as are compared at a time."""
+        if enough:
+            return any(watch.n_waiting >= _AT_A_TIME for watch in self._watches.values())
+        return any(watch.n_waiting or watch.unsaved for watch in self._watches.values())
 
     def do_some(self) -> None:
-        """Compare some rows, of the model with most that wait."""
-        max(self._watches.values(), key=lambda watch: watch.n_waiting).work()
+        """Compare some rows, of the model with most that wait, and save what is due."""
+        busiest = max(self._watches.values(), key=lambda watch: watch.n_waiting)
+        if busiest.n_waiting:
+            busiest.work()
+        for watch in self._watches.values():
+            watch.save_in_time()
+
+    def save(self) -> None:
+        """Write the files of all, at the end."""
+        for name, watch in self._watches.items():
+            try:
+                watch.save()
+            except OSError:  # noqa: PERF203 - the others are still to be written
+                _log.exception("what is known of the drift of %s could not be saved", name)
 
 
 def _utc(when: float) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socratic.errors import check_count, check_number
+from socratic.errors import check_count, check_number, check_place
 from socratic.notebook import table_of_facts
 from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.drift_evidence import Evidence
@@ -232,7 +232,10 @@ class Drift:
             evidence = Evidence.from_state(before.evidence.limit, bets, known)
             watched.append(_Watched(Ranks.restored(places, counts), evidence))
         self._rows, self._columns = watched[: len(self._rows)], watched[len(self._rows) :]
-        self.n_rows, self.n_refused = int(config["n_rows"]), int(config["n_refused"])
+        if {each.evidence.n_rows for each in watched} != {config["n_rows"]}:
+            raise ValueError("its sequences must all be of as many rows as it has watched")
+        self.n_rows = config["n_rows"]
+        self.n_refused = check_place("n_refused", config["n_refused"], self.n_rows + 1)
         self._recent.extend((float(p_value), bool(refused)) for p_value, refused in config["recent"])
 
     def _uniform(self, n_rows: int) -> np.ndarray:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import betaln
 
+from socratic.errors import check_count, check_number, check_place
+
 _SHAPES = ((0.2, 1.0), (0.5, 1.0), (1.0, 3.0), (3.0, 1.0), (1.0, 0.5), (1.0, 0.2), (2.0, 2.0), (0.5, 0.5))
 """Beta densities that p-values may have after a change: rows are far more unusual than before, or more, or less, or
 more often in the middle, or at both ends."""
@@ -90,8 +92,18 @@ class Evidence:
         found = cls(limit)
         for name in _NUMBERS:
             setattr(found, name, values[name])
+        found._check()
         found._log_bets, found._log_best, found._start = bets[0], bets[1], bets[2].astype(np.int64)
         return found
+
+    def _check(self) -> None:
+        """Raise unless the numbers of a file can be those of a sequence of rows."""
+        check_count("n_rows", self.n_rows, minimum=0)
+        for name in ("log_wealth", "peak"):
+            check_number(name, getattr(self, name))
+        if (self.alarm, self.since, self.rising) != (None, None, None):
+            check_place("since", self.since, check_place("alarm", self.alarm, self.n_rows) + 1)
+            self.rising = bool(self.rising)
 
     def _best(self, rows: np.ndarray, woken: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of what woke at one row alone, up to the last of the rows, the most that each bet holds, and that row."""

@@ -8,6 +8,9 @@ const MISSES_PIXELS =
   "Missing pixels are marginalised, exactly. How familiar the rest is, is not known: the model knows whole pictures.";
 const SIGNS = { familiar: "✓", ambiguous: "≈", unfamiliar: "✕" };
 
+/** What is said of an empty picture instead of an answer: it is no question. */
+export const EMPTY = ["The picture is empty.", "Draw something, or choose an example."];
+
 /** The verdict in a few words, and a second thought where there is one. */
 export function inWords(answer, noun) {
   if (answer.verdict === "unfamiliar") {
@@ -96,14 +99,13 @@ function bars(probabilities) {
   );
 }
 
-function verdict(answer, noun) {
-  const [words, thought] = inWords(answer, noun);
-  const sign = element("span", { "aria-hidden": "true" }, `${SIGNS[answer.verdict]} `);
+function said([words, thought], verdict) {
+  const sign = element("span", { "aria-hidden": "true" }, `${SIGNS[verdict]} `);
   return element(
     "p",
-    { class: `verdict ${answer.verdict ?? ""}` },
+    { class: `verdict ${verdict ?? ""}` },
     element("span", { class: "verdict-words" }, words, element("span", { class: "thought" }, thought)),
-    answer.verdict === null ? null : element("span", { class: "pill" }, sign, answer.verdict),
+    verdict === null ? null : element("span", { class: "pill" }, sign, verdict),
   );
 }
 
@@ -120,7 +122,7 @@ export class AnswerView {
     const classified = answer.probabilities !== null;
     const missesPixels = classified && answer.p_value === null && model.takes === "images";
     const parts = [
-      verdict(answer, noun),
+      said(inWords(answer, noun), answer.verdict),
       classified ? bars(answer.probabilities) : null,
       element("div", { class: "gauges" }, familiarity(answer, model.rejection_rate, noun), ambiguity(answer)),
       classified ? null : aside(`log p(x) = ${short(answer.log_likelihood, 4)}`),
@@ -128,5 +130,9 @@ export class AnswerView {
       ...notes.map((note) => aside(note)),
     ];
     this.body.replaceChildren(...parts.filter((part) => part !== null));
+  }
+
+  showEmpty() {
+    this.body.replaceChildren(said(EMPTY, null));
   }
 }

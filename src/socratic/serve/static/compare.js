@@ -29,6 +29,7 @@ export class CompareView {
     this.later = settled(run, 300);
   }
 
+  /** Ask about a row or a picture; null is nothing to ask about. */
   ask(asked) {
     this.asked = asked;
     this.rateShown.textContent = percent(Number(this.rate.value), 0);
@@ -36,6 +37,10 @@ export class CompareView {
   }
 
   async run(asked) {
+    if (asked === null) {
+      this.body.replaceChildren();
+      return;
+    }
     const { ways } = await ask("/v1/compare", { model: this.model.name, ...asked, dropout: Number(this.rate.value) });
     const slowest = Math.max(...ways.map((way) => way.milliseconds ?? 0));
     this.body.replaceChildren(...ways.map((way) => row(way, slowest)));

@@ -20,6 +20,11 @@ export class CurveView {
     this.card = card("Over the whole range", "curve-card", this.title, this.holder, this.legend);
   }
 
+  clear() {
+    this.title.textContent = "";
+    this.holder.replaceChildren();
+  }
+
   /** @param {{name: string, unit: string, values: number[], answers: object[], now: number | null}} sweep */
   show(sweep) {
     const { name, unit, values, answers, now } = sweep;

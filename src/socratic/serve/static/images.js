@@ -1,12 +1,13 @@
 // The playground of a model of images.
 
-import { AnswerView, inWords } from "./answer.js";
+import { AnswerView, EMPTY, inWords } from "./answer.js";
 import { ask, latest, settled } from "./api.js";
 import { CompareView } from "./compare.js";
 import { CurveView } from "./curve.js";
 import { Drawing, paint, paintHeat } from "./drawing.js";
 import { card, element, short } from "./elements.js";
-import { blank, blurred, copied, covered, fromFile, fromLists, inverted, noisy, toLists, turned } from "./picture.js";
+import { blank, blurred, copied, covered, fromFile, fromLists, inverted } from "./picture.js";
+import { isEmpty, noisy, toLists, turned } from "./picture.js";
 
 const MOST_VALUES = 600_000;
 const N_REASONS = 3;
@@ -158,12 +159,19 @@ export class ImagePlay {
     this.drawing.show(picture);
     this.askNow();
     if (this.curve !== null) this.askCurve();
-    this.compare?.ask({ pixels: toLists(picture) });
+    this.compare?.ask(isEmpty(picture) ? null : { pixels: toLists(picture) });
   }
 
   async askAnswer() {
     const picture = this.seen();
     const explain = this.model.explains;
+    if (isEmpty(picture)) {
+      this.answer.showEmpty();
+      this.speak(EMPTY.join(" "));
+      paint(this.heat, picture);
+      this.reasons.replaceChildren();
+      return;
+    }
     const request = { model: this.model.name, watched: false, reasons: explain ? N_REASONS : 0, heat: explain };
     const { answers: [answer], notes } = await ask("/v1/predict", { ...request, pixels: toLists(picture) });
     this.answer.show(answer, notes);
@@ -186,6 +194,10 @@ export class ImagePlay {
   }
 
   async askSweep() {
+    if (isEmpty(this.base)) {
+      this.curve.clear();
+      return;
+    }
     const key = this.moved;
     const { name, unit, most } = this.knobs[key];
     const size = this.base.values.length;

@@ -6,6 +6,11 @@ export function blank([height, width, channels]) {
   return { height, width, channels, values, hidden: new Uint8Array(height * width) };
 }
 
+/** Whether nothing is to be seen on a picture, and nothing of it is missing. */
+export function isEmpty({ values, hidden }) {
+  return values.every((value) => Math.round(value) === 0) && hidden.every((missing) => !missing);
+}
+
 export function fromLists(pixels, shape) {
   const picture = blank(shape);
   picture.values.set(pixels.flat(2));
