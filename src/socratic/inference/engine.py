@@ -182,7 +182,9 @@ class Engine(ABC):
     entries_per_draw: int
     """Numbers that :meth:`Evaluation.complete` holds for each draw."""
     entries_per_surprise: int
-    """Numbers that :meth:`column_surprise` holds for each row."""
+    """Numbers that :meth:`column_surprise` computes for each row."""
+    entries_per_surprised_row: int
+    """Those of them that it holds at once."""
 
     @property
     @abstractmethod

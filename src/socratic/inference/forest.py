@@ -209,10 +209,10 @@ def _log_density(forest: Forest, x: np.ndarray, row: np.ndarray, cell: np.ndarra
         for start in range(0, len(row), size):
             some = slice(start, start + size)
             found[some] = np.einsum("pd,pd->p", statistics.take(row[some], 0), natural.take(cell[some], 0))
+    log_table, first = forest.log_table.ravel(), cell * len(forest.rank)
     for place in forest.columns.category_places(x):
-        value = place[row]
-        here = np.flatnonzero(value >= 0)
-        found[here] += forest.log_table.ravel().take(cell[here] * len(forest.rank) + value[here])
+        here = slice(None) if (place >= 0).all() else np.flatnonzero(place[row] >= 0)
+        found[here] += log_table.take(first[here] + place[row[here]])
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,15 +144,21 @@ class FamiliarSurprises:
                 f"{len(names)} names, surprises of the shape {surprise.shape} and familiar ones of the shape "
                 f"{self.surprise.shape} do not fit together"
             )
-        typical = np.zeros(len(names))
+        typical = np.array([_median(familiar) for familiar in self._of_parts])
         p_value = np.ones_like(surprise)
-        for part in range(len(names)):
-            known = ~np.isnan(self.surprise[:, part])
-            familiar = Conformal.fit(self.surprise[known, part], self.weights[known])
+        for part, familiar in enumerate(self._of_parts):
             p_value[:, part] = familiar.p_value(surprise[:, part])
-            typical[part] = _median(familiar)
         p_value[np.isnan(surprise)] = np.nan
         return Reasons(tuple(names), surprise + log_scale, surprise - typical, p_value)
+
+    @cached_property
+    def _of_parts(self) -> list[Conformal]:
+        """The surprises of each part in order, found once."""
+        known = ~np.isnan(self.surprise)
+        return [
+            Conformal.fit(surprise[here], self.weights[here])
+            for surprise, here in zip(self.surprise.T, known.T, strict=True)
+        ]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to rebuild it from."""

@@ -37,7 +37,7 @@ class GraphEngine(Engine):
         self.sum_shapes = [(graph.n_sums,)]
         self.entries_per_row = values_per_row(graph)
         self.entries_per_evaluated_row = self.entries_per_row + 4 * graph.n_nodes
-        self.entries_per_surprise = self.entries_per_evaluated_row + 2 * graph.n_nodes
+        self.entries_per_surprise = self.entries_per_surprised_row = self.entries_per_evaluated_row + 2 * graph.n_nodes
         self.entries_per_draw = graph.n_nodes + 8 * graph.n_features
 
     @property

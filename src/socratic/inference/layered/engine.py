@@ -25,7 +25,7 @@ from socratic.inference.layered.moments import LayeredMoments
 from socratic.inference.layered.regions import LayeredRegions
 from socratic.inference.layered.replay import replay
 from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
-from socratic.inference.layered.surroundings import log_without_columns, surprise_entries_per_row
+from socratic.inference.layered.surroundings import SurpriseEntries, log_without_columns
 from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.passes import Shape
@@ -33,15 +33,15 @@ from socratic.inference.results import CovarianceKind
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import logsumexp_or_dead, scale_dtype
 
-_entries: WeakKeyDictionary[Circuit, tuple[int, int]] = WeakKeyDictionary()
+_entries: WeakKeyDictionary[Circuit, tuple[int, SurpriseEntries]] = WeakKeyDictionary()
 
 
-def _entries_per_row(circuit: Circuit) -> tuple[int, int]:
+def _entries_per_row(circuit: Circuit) -> tuple[int, SurpriseEntries]:
     """Numbers held for a row by a walk, and besides by one that finds surprises: counting takes a GPU's time."""
     if torch.compiler.is_compiling():  # which cannot see through weak references
-        return values_per_row(circuit), surprise_entries_per_row(circuit)
+        return values_per_row(circuit), SurpriseEntries.of(circuit)
     if circuit not in _entries:
-        _entries[circuit] = values_per_row(circuit), surprise_entries_per_row(circuit)
+        _entries[circuit] = values_per_row(circuit), SurpriseEntries.of(circuit)
     return _entries[circuit]
 
 
@@ -64,7 +64,8 @@ class LayeredEngine(Engine):
         self.sum_shapes = [*((layer.n_folds, layer.n_nodes) for layer in layers), (circuit.n_classes,)]
         self.entries_per_row, for_surprises = _entries_per_row(circuit)
         self.entries_per_evaluated_row = 2 * self.entries_per_row
-        self.entries_per_surprise = 3 * self.entries_per_row + for_surprises
+        self.entries_per_surprise = 3 * self.entries_per_row + for_surprises.computed
+        self.entries_per_surprised_row = 3 * self.entries_per_row + for_surprises.held
         self.entries_per_draw = 4 * (leaves.n_folds + sum(layer.n_folds for layer in layers)) + 8 * circuit.n_features
 
     @property

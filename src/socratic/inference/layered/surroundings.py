@@ -8,13 +8,15 @@ So they never underflow, however little a node contributes to a row far from all
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
 from socratic.circuit.layers import SumProductLayer
 from socratic.circuit.layout import Span
-from socratic.circuit.leaves import LayerTerms
+from socratic.circuit.leaves import ExponentialGroup, LayerTerms
 from socratic.inference.layered.sum_product import log_sums_with_zeros
 from socratic.inference.layered.values import LogValues, Products
 from socratic.inference.layered.walk import Walked
@@ -90,12 +92,26 @@ def log_without_columns(
     for group, known in zip(circuit.leaves.leaf_groups(), terms.groups, strict=True):
         without = []
         for slots, density in group.slot_log_densities(rows, known):
-            region = group.region_of_slot[slots]
-            without.append(log_sum(LogValues(whole.log_value[region] - density, whole.log_scale[region])))
+            around_slots = whole if circuit.leaves.n_folds == 1 else _of_regions(whole, group.region_of_slot[slots])
+            without.append(log_sum(around_slots._replace(log_value=around_slots.log_value - density)))
         found[group.columns] = logsumexp_by(torch.cat(without), group.column_of_slot, len(group.columns))
     return found
 
 
-def surprise_entries_per_row(circuit: Circuit) -> int:
-    """Numbers that :func:`log_without_columns` holds for one row."""
-    return 4 * circuit.leaves.n_nodes * max(group.n_slots for group in circuit.leaves.leaf_groups())
+def _of_regions(values: LogValues, regions: Tensor) -> LogValues:
+    """The values of some regions (p,)."""
+    return LogValues(*(part[regions] for part in values))
+
+
+class SurpriseEntries(NamedTuple):
+    """Numbers that :func:`log_without_columns` computes for one row, and those of them that it holds at once."""
+
+    computed: int
+    held: int
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> SurpriseEntries:
+        """For the group of leaves that takes most."""
+        groups, of_slot = circuit.leaves.leaf_groups(), 4 * circuit.leaves.n_nodes
+        at_once = [1 if isinstance(group, ExponentialGroup) else group.n_slots for group in groups]
+        return cls(of_slot * max(group.n_slots for group in groups), of_slot * max(at_once))

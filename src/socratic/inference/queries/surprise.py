@@ -78,7 +78,7 @@ def column_surprise(
         part = rows[start:stop]
         return engine.column_surprise(part, weights[start:stop]).to(rows.dtype).masked_fill(part.isnan(), torch.nan)
 
-    return torch.cat(map_chunks(query, rows, engine.entries_per_surprise, chunk_size))
+    return torch.cat(map_chunks(query, rows, engine.entries_per_surprised_row, chunk_size))
 
 
 @torch.no_grad()
