@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from socratic import rat_spn
@@ -23,6 +24,7 @@ from socratic.estimators import (
     CircuitOutlierDetector,
 )
 from socratic.scoring import ANSWER_COLUMNS, Columns, ImageScorer, TableScorer, scorer_of
+from socratic.tables.columns import Unknown
 
 pa = pytest.importorskip("pyarrow")
 
@@ -81,17 +83,30 @@ def test_columns_are_those_asked_for(model: CircuitClassifier, frame: pd.DataFra
 
 def test_reasons_are_of_rows_that_are_not_answered(model: CircuitClassifier, frame: pd.DataFrame) -> None:
     scorer, odd = TableScorer(model), frame.head(20).assign(age=[4000.0, *frame["age"][1:20]])
-    answer = model.answer(odd)
-    reasons = scorer.reasons(batch_of(odd), answer).to_pylist()
+    reasons = scorer(batch_of(odd), columns=Columns()).column("reasons").to_pylist()
     assert reasons[0].startswith("age; ")
     model.set_params(risk=0.001)
-    again = scorer.reasons(batch_of(odd), answer).to_pylist()
-    verdict = model.verdicts(answer)
+    again = scorer(batch_of(odd), columns=Columns()).column("reasons").to_pylist()
+    verdict = model.verdicts(model.answer(odd))
     model.set_params(risk=None)
     assert again[0] == reasons[0]
     ambiguous = verdict == "ambiguous"
     assert set(np.array(again)[ambiguous]) <= {"yes or no", "no or yes"}
     assert set(np.array(reasons)[ambiguous]) == {""}
+
+
+def test_rows_that_are_not_answered_are_read_once(model: CircuitClassifier, frame: pd.DataFrame) -> None:
+    class Counting(TableScorer):
+        n_read = 0
+
+        def _read(self, batch: Any, start: int, unknown: dict[str, Unknown]) -> torch.Tensor:
+            self.n_read += batch.num_rows
+            return super()._read(batch, start, unknown)
+
+    scorer, odd = Counting(model), frame.head(20).assign(age=4000.0)
+    found = scorer(batch_of(odd), columns=Columns())
+    assert set(found.column("verdict").to_pylist()) == {"unfamiliar"}
+    assert scorer.n_read == 20
 
 
 def test_text_stands_for_what_it_says(model: CircuitClassifier, frame: pd.DataFrame) -> None:

@@ -106,8 +106,19 @@ class Scorer(ABC):
         """The names of columns that were :meth:`chosen`, without the prefix and the reasons."""
 
     @abstractmethod
+    def _read(self, batch: Any, start: int, unknown: dict[str, Unknown]) -> Any:
+        """Rows as the model takes them: a tensor (N, V), or images (N, H, W, C).
+
+        Values not seen in training are added to ``unknown``; the other arguments are those of a call.
+        """
+
+    @abstractmethod
+    def _explain(self, rows: Any) -> Reasons:
+        """Why each row is unusual, or is not, of rows as the model takes them."""
+
     def explain(self, batch: Any, start: int = 0) -> Reasons:
         """Why each row is unusual, or is not; arguments as those of a call."""
+        return self._explain(self._read(batch, start, {}))
 
     def added(self, columns: Columns = ANSWERS_ALONE) -> list[str]:
         """The names of the columns that rows are given."""
@@ -151,9 +162,9 @@ class Scorer(ABC):
             raise ValueError("explain needs familiar rows to compare with, and the model has none; fit it again")
         return refuses and knows if columns.explain is None else columns.explain
 
-    def _against(self, batch: Any, start: int) -> list[str]:
+    def _against(self, rows: Any) -> list[str]:
         """The parts that speak most against each row, most first, in words."""
-        return ["; ".join(reason.name for reason in row) for row in self.explain(batch, start).top(N_REASONS)]
+        return ["; ".join(reason.name for reason in row) for row in self._explain(rows).top(N_REASONS)]
 
     def _types(self) -> dict[str, Any]:
         """The types of columns that do not hold numbers, by their names without the prefix."""
@@ -179,9 +190,11 @@ class OfTables(Scorer):
         self.names = [column.name for column in columns]
         self.numeric = frozenset(column.name for column in columns if column.categories is None)
 
-    def explain(self, batch: Any, start: int = 0) -> Reasons:
-        """Why each row is unusual, or is not."""
-        reasons: Reasons = self.model.explain_rows(encode_batch(self.model, batch, start, {}))
+    def _read(self, batch: Any, start: int, unknown: dict[str, Unknown]) -> Tensor:
+        return encode_batch(self.model, batch, start, unknown)
+
+    def _explain(self, rows: Any) -> Reasons:
+        reasons: Reasons = self.model.explain_rows(rows)
         return reasons
 
 
@@ -200,13 +213,11 @@ class OfImages(Scorer):
         self.names = ["path"]
         self.resize = resize
 
-    def explain(self, batch: Any, start: int = 0) -> Reasons:  # noqa: ARG002 - files are named by their paths
-        """Why each image is unusual, or is not."""
-        reasons: Reasons = self.model.explain(self._images(batch))
+    def _explain(self, rows: Any) -> Reasons:
+        reasons: Reasons = self.model.explain(rows)
         return reasons
 
-    def _images(self, batch: Any) -> np.ndarray:
-        """The images (N, H, W, C) of a batch."""
+    def _read(self, batch: Any, start: int, unknown: dict[str, Unknown]) -> np.ndarray:  # noqa: ARG002 - of tables
         height, width, n_channels = self.model.image_shape_
         return read_images(
             [Path(path) for path in batch.column("path").to_pylist()],

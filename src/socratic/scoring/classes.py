@@ -18,7 +18,6 @@ from socratic.scoring.base import (
     OfImages,
     OfTables,
     Scorer,
-    encode_batch,
 )
 from socratic.tables.batches import import_pyarrow
 from socratic.uncertainty.ambiguity import AMBIGUOUS, UNFAMILIAR
@@ -37,6 +36,9 @@ class ClassScorer(Scorer):
     model: CircuitClassifierBase
 
     @abstractmethod
+    def _answer(self, rows: Any) -> Answer:
+        """What the model says of rows as it takes them."""
+
     def answer(self, batch: Any, start: int = 0) -> Answer:
         """What the model says of each row.
 
@@ -46,9 +48,10 @@ class ClassScorer(Scorer):
         start : int
             Rows before these, for messages.
         """
+        return self._answer(self._read(batch, start, self.unknown))
 
-    def reasons(self, batch: Any, answer: Answer, start: int = 0) -> Any:
-        """Why rows are not answered: a ``pyarrow.Array`` of text, empty for rows that are.
+    def _reasons(self, rows: Any, answer: Answer) -> Any:
+        """Why rows are not answered, as the model takes them: a ``pyarrow.Array`` of text, empty for rows that are.
 
         The parts that speak most against an unfamiliar row, most first; the two most probable classes of an ambiguous
         one.
@@ -57,7 +60,7 @@ class ClassScorer(Scorer):
         texts = np.full(len(verdict), "", dtype=object)
         unfamiliar, ambiguous = (np.flatnonzero(verdict == each) for each in (UNFAMILIAR, AMBIGUOUS))
         if len(unfamiliar):
-            texts[unfamiliar] = self._against(batch.take(unfamiliar), start)
+            texts[unfamiliar] = self._against(rows[unfamiliar])
         closest = np.argsort(-answer.probabilities[ambiguous], axis=1, kind="stable")[:, :2]
         texts[ambiguous] = [f"{first} or {second}" for first, second in self.model.classes_[closest]]
         return import_pyarrow().array(texts, "string")
@@ -65,13 +68,14 @@ class ClassScorer(Scorer):
     def __call__(self, batch: Any, start: int = 0, columns: Columns = ANSWERS_ALONE) -> Any:
         """What is written of each row."""
         columns = self.chosen(columns)
-        answer = self.answer(batch, start)
+        rows = self._read(batch, start, self.unknown)
+        answer = self._answer(rows)
         said = answers_of(self.model, answer)
         if columns.probabilities:
             for name, share in zip(self.class_columns, answer.probabilities.T, strict=True):
                 said = said.append_column(name, import_pyarrow().array(share))
         if columns.explain:
-            said = said.append_column(REASONS_COLUMN, self.reasons(batch, answer, start))
+            said = said.append_column(REASONS_COLUMN, self._reasons(rows, answer))
         return said.rename_columns(self.added(columns))
 
     def chosen(self, columns: Columns) -> Columns:
@@ -97,9 +101,8 @@ class TableScorer(OfTables, ClassScorer):
 
     model: CircuitClassifier
 
-    def answer(self, batch: Any, start: int = 0) -> Answer:
-        """What the model says of each row."""
-        return self.model.answer_rows(encode_batch(self.model, batch, start, self.unknown))
+    def _answer(self, rows: Any) -> Answer:
+        return self.model.answer_rows(rows)
 
 
 class ImageScorer(OfImages, ClassScorer):
@@ -107,9 +110,8 @@ class ImageScorer(OfImages, ClassScorer):
 
     model: CircuitImageClassifier
 
-    def answer(self, batch: Any, start: int = 0) -> Answer:  # noqa: ARG002 - files are named by their paths
-        """What the model says of each image."""
-        return self.model.answer(self._images(batch))
+    def _answer(self, rows: Any) -> Answer:
+        return self.model.answer(rows)
 
 
 def answers_of(model: CircuitClassifierBase, answer: Answer) -> Any:

@@ -20,7 +20,6 @@ from socratic.scoring.base import (
     OfImages,
     OfTables,
     Scorer,
-    encode_batch,
 )
 from socratic.tables.batches import import_pyarrow
 from socratic.uncertainty.ambiguity import FAMILIAR, UNFAMILIAR
@@ -43,23 +42,24 @@ class LikelihoodScorer(Scorer):
         return replace(columns, probabilities=False, explain=explain)
 
     @abstractmethod
-    def likelihoods(self, batch: Any, start: int = 0) -> Any:
-        """What the model says of each row: a ``pyarrow.RecordBatch``."""
+    def _likelihoods(self, rows: Any) -> Any:
+        """What the model says of rows as it takes them: a ``pyarrow.RecordBatch``."""
 
     def __call__(self, batch: Any, start: int = 0, columns: Columns = ANSWERS_ALONE) -> Any:
         """What is written of each row."""
         columns = self.chosen(columns)
-        said = self.likelihoods(batch, start)
+        rows = self._read(batch, start, self.unknown)
+        said = self._likelihoods(rows)
         if columns.explain:
-            said = said.append_column(REASONS_COLUMN, self._reasons(batch, said, start))
+            said = said.append_column(REASONS_COLUMN, self._reasons(rows, said))
         return said.rename_columns(self.added(columns))
 
-    def _reasons(self, batch: Any, said: Any, start: int) -> Any:
+    def _reasons(self, rows: Any, said: Any) -> Any:
         """The parts that speak most against unfamiliar rows: a ``pyarrow.Array`` of text, empty for the others."""
-        texts = np.full(batch.num_rows, "", dtype=object)
+        texts = np.full(said.num_rows, "", dtype=object)
         unfamiliar = np.flatnonzero(np.array(said.column(VERDICT_COLUMN).to_pylist()) == UNFAMILIAR)
         if len(unfamiliar):
-            texts[unfamiliar] = self._against(batch.take(unfamiliar), start)
+            texts[unfamiliar] = self._against(rows[unfamiliar])
         return import_pyarrow().array(texts, "string")
 
 
@@ -68,10 +68,8 @@ class TableLikelihoodScorer(OfTables, LikelihoodScorer):
 
     model: DensityBase
 
-    def likelihoods(self, batch: Any, start: int = 0) -> Any:
-        """What the model says of each row."""
-        x = encode_batch(self.model, batch, start, self.unknown)
-        return likelihoods_of(self.model, x, self.judge(x))
+    def _likelihoods(self, rows: Any) -> Any:
+        return likelihoods_of(self.model, rows, self.judge(rows))
 
     def judge(self, x: Tensor) -> Judgement | None:
         """How familiar rows (N, V) are as the circuit reads them; densities do not say."""
@@ -86,10 +84,9 @@ class ImageLikelihoodScorer(OfImages, LikelihoodScorer):
 
     model: CircuitImageDensity
 
-    def likelihoods(self, batch: Any, start: int = 0) -> Any:  # noqa: ARG002 - files are named by their paths
-        """What the model says of each image."""
+    def _likelihoods(self, rows: Any) -> Any:
         pa = import_pyarrow()
-        values = pa.array(self.model.score_samples(self._images(batch)))
+        values = pa.array(self.model.score_samples(rows))
         return pa.RecordBatch.from_arrays([values], names=self._said(ANSWERS_ALONE))
 
     def _said(self, columns: Columns) -> list[str]:  # noqa: ARG002 - there are no others

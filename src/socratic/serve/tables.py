@@ -19,7 +19,7 @@ from torch import Tensor
 from socratic.errors import DataFileError
 from socratic.estimators import Answer, CircuitClassifier
 from socratic.estimators.density import DensityBase
-from socratic.scoring import Columns, Scorer, TableLikelihoodScorer, TableScorer, encode_batch
+from socratic.scoring import Columns, Scorer, TableLikelihoodScorer, TableScorer
 from socratic.serve.limits import TABLES_PATH
 from socratic.serve.model import Options, ServedTable, Take
 from socratic.serve.problems import RequestError, shortened
@@ -46,11 +46,9 @@ class _ClassScorer(TableScorer):
         super().__init__(model)
         self._take = take
 
-    def answer(self, batch: Any, start: int = 0) -> Answer:
-        """What the model says of each row."""
-        x = encode_batch(self.model, batch, start, self.unknown)
-        answer, judgement = self.model.answer_and_judge(x)
-        self._take(x, judgement)
+    def _answer(self, rows: Any) -> Answer:
+        answer, judgement = self.model.answer_and_judge(rows)
+        self._take(rows, judgement)
         return answer
 
 
