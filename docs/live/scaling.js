@@ -4,6 +4,7 @@ const SIDE = 32; // of the bitmap, in its own pixels
 const WIDEST = 22; // as wide as digits are, with the pen
 const PEN = 5; // thickness of a line
 const FINE = 2; // points that are looked at along the side of a pixel
+const POINTS = SIDE * FINE;
 const CELLS = 8;
 
 /** Whether a point is within reach of a line. */
@@ -12,7 +13,13 @@ function inked(x, y, [from, to], reach) {
   const length = dx * dx + dy * dy;
   const along = length === 0 ? 0 : ((x - from.x) * dx + (y - from.y) * dy) / length;
   const part = Math.min(1, Math.max(0, along));
-  return Math.hypot(x - from.x - part * dx, y - from.y - part * dy) <= reach;
+  return (x - from.x - part * dx) ** 2 + (y - from.y - part * dy) ** 2 <= reach ** 2;
+}
+
+/** The points along an axis that may be within reach of a line between two places on it: the first, and the one behind. */
+function near(one, other, reach) {
+  const [least, most] = [Math.min(one, other) - reach, Math.max(one, other) + reach];
+  return [Math.max(0, Math.floor(least * FINE - 0.5)), Math.min(POINTS, Math.ceil(most * FINE + 0.5))];
 }
 
 /** Lines, moved and scaled so that they fill the height, or the width, of the bitmap from its middle. */
@@ -33,17 +40,24 @@ function centred(lines) {
 export function scaled(lines) {
   const bytes = new Uint8Array(CELLS * CELLS);
   if (!lines.length) return bytes;
-  const placed = centred(lines);
-  const points = SIDE * FINE;
-  const counts = new Float64Array(CELLS * CELLS);
-  for (let row = 0; row < points; row += 1) {
-    for (let column = 0; column < points; column += 1) {
-      const [x, y] = [(column + 0.5) / FINE, (row + 0.5) / FINE];
-      if (!placed.some((line) => inked(x, y, line, PEN / 2))) continue;
-      const block = points / CELLS;
-      counts[Math.floor(row / block) * CELLS + Math.floor(column / block)] += 1 / FINE ** 2;
+  const bitmap = new Uint8Array(POINTS * POINTS);
+  for (const line of centred(lines)) {
+    const [from, to] = line;
+    const [top, bottom] = near(from.y, to.y, PEN / 2);
+    const [left, right] = near(from.x, to.x, PEN / 2);
+    for (let row = top; row < bottom; row += 1) {
+      for (let column = left; column < right; column += 1) {
+        const [x, y] = [(column + 0.5) / FINE, (row + 0.5) / FINE];
+        if (inked(x, y, line, PEN / 2)) bitmap[row * POINTS + column] = 1;
+      }
     }
   }
+  const counts = new Float64Array(CELLS * CELLS);
+  const block = POINTS / CELLS;
+  bitmap.forEach((ink, place) => {
+    const [row, column] = [Math.floor(place / POINTS), place % POINTS];
+    counts[Math.floor(row / block) * CELLS + Math.floor(column / block)] += ink / FINE ** 2;
+  });
   counts.forEach((count, place) => {
     bytes[place] = Math.round((Math.round(count) * 255) / 16);
   });
