@@ -17,7 +17,8 @@ try:
 except ImportError:  # Windows: what a killed process left is not recognised there, and stays
     fcntl = None  # type: ignore[assignment]
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors that say that a disk is full, or a file as long as it may be."""
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException as error:
         draft.unlink(missing_ok=True)
         # Errors while writing name no file.
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             error.filename = str(path)
         raise
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,14 @@ def test_missing_cells_are_found_where_rows_are_not_refused(detector: CircuitOut
     holes[::3, 1] = np.nan
     (column, *_) = monitor.update(holes).columns
     assert (column.name, column.more_surprising) == ("x1", False)
+
+
+def test_numbers_that_are_too_large_to_compare_are_no_trouble(detector: CircuitOutlierDetector) -> None:
+    x = rows(20, 1)
+    x[7, 2] = 1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert DriftMonitor(detector).update(x).n_rows == 20
 
 
 def test_judgements_save_doing_it_twice(detector: CircuitOutlierDetector) -> None:

@@ -16,6 +16,7 @@ import uvicorn
 
 from socratic.serve.app import create_app
 from socratic.serve.model import ServedModel
+from socratic.serve.protocol import Bounded
 from socratic.serve.run import listening
 from socratic.serve.settings import Settings
 
@@ -65,7 +66,7 @@ def running(models: Sequence[ServedModel], **settings: Any) -> Iterator[Site]:
     """Serve models on a free port."""
     chosen = Settings(port=0, **settings)
     sock = listening(chosen)
-    server = uvicorn.Server(uvicorn.Config(create_app(models, chosen), log_config=None, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(create_app(models, chosen), log_config=None, ws="none", http=Bounded))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import http.client
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -100,6 +102,79 @@ def test_other_pages_may_ask_only_if_named(site: Site, forest: ServedTable) -> N
         other = {**asked, "origin": "https://evil.example"}
         refused = open_site.ask("/v1/predict", method="OPTIONS", **other)
         assert "access-control-allow-origin" not in refused.headers
+
+
+def test_pages_of_others_may_not_ask_without_reading_either(site: Site, forest: ServedTable) -> None:
+    """Browsers send POSTs of plain text to any server, and only keep the reply from the page."""
+    asked = json.dumps({"inputs": [{"name": "weight", "datatype": "FP64", "shape": [1], "data": [150.0]}]}).encode()
+
+    def status(site: Site, origin: str, **headers: str) -> int:
+        kind = {"content_type": "text/plain", "origin": origin}
+        return site.ask("/v2/models/fruit/infer", asked, **kind, **headers).status
+
+    for origin in ("https://evil.example", "null", "http://localhost", site.url + "0", site.url + "/", "http://"):
+        assert status(site, origin) == 403, origin
+    assert status(site, site.url) == 200
+    assert status(site, site.url.replace("http", "https")) == 200  # behind a proxy with TLS
+    with running([forest], origins=("https://good.example",)) as named:
+        assert status(named, "https://good.example") == 200
+        assert status(named, "https://evil.example") == 403
+    with running([forest], token=TOKEN) as guarded:  # which no page has
+        assert status(guarded, "https://evil.example", authorization=f"Bearer {TOKEN}") == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /",
+        b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ",
+    ],
+)
+def test_what_stands_beside_bodies_has_a_limit(guarded: Site, head: bytes) -> None:
+    host, port = urlsplit(guarded.url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head)
+        with pytest.raises(OSError):  # noqa: PT011 - it is closed, in one way or the other
+            connection.sendall(b"a" * 100_000_000)
+    assert guarded.ask("/healthz").status == 200
+    assert guarded.ask("/healthz", x="a" * 60_000).status == 200
+
+
+def test_bodies_are_not_unpacked(site: Site) -> None:
+    packed = gzip.compress(json.dumps({"model": "fruit", "rows": [{}]}).encode())
+    reply = site.ask("/v1/predict", packed, content_encoding="gzip")
+    assert (reply.status, reply.error) == (
+        415,
+        "bodies are read as they are, without a content encoding; unpack this one",
+    )
+    assert site.predict(model="fruit", rows=[{}]).status == 200
+
+
+def test_heads_of_replies(site: Site) -> None:
+    for path in ("/", "/healthz", "/readyz", "/v1/models", "/metrics"):
+        reply = site.ask(path, method="HEAD")
+        assert (reply.status, reply.body) == (200, b"")
+    assert site.ask("/v1/predict", method="HEAD").status == 405
+    assert all("head" not in methods for methods in site.ask("/openapi.json").json["paths"].values())
+
+
+def test_whoever_sends_much_gets_to_read_why_not(forest: ServedTable, tmp_path: Path) -> None:
+    """The client closes its connections, and reads a reply only when it has sent everything."""
+    (tmp_path / "rows.csv").write_bytes(b"weight,length\n" + b"1,2\n" * 3_000_000)
+    with running([forest], max_table_bytes=1_000_000) as small:
+        with pytest.raises(ServiceError, match="the body is longer than 1000000 bytes") as caught:
+            Client(small.url).predict_table(tmp_path / "rows.csv", tmp_path / "answers.csv")
+        assert caught.value.status == 413
+        reply = small.ask("/nothing", b"0" * 500_000, connection="close")
+        assert (reply.status, reply.error) == (404, "Not Found")
+    with running([forest], max_table_bytes=100_000_000) as site:
+        for wrong, message in (
+            ({"rejection_rate": 2.0}, "Input should be less than 1"),
+            ({"model": "x"}, "no model 'x'"),
+        ):
+            with pytest.raises(ServiceError, match=message):
+                Client(site.url).predict_table(tmp_path / "rows.csv", tmp_path / "answers.csv", **wrong)
 
 
 def test_too_many_requests_at_once(slow: Slow) -> None:

@@ -109,6 +109,35 @@ def test_tables_that_cannot_be_answered(
     assert "/tmp" not in reply.error
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("rejectionrate=0.5", "there is no option 'rejectionrate'; did you mean 'rejection_rate'?"),
+        ("rejection_rate=0.5&rejection_rate=0.1", "option 'rejection_rate' must be there once; got it 2 times"),
+    ],
+)
+def test_options_are_not_ignored(site: Site, query: str, message: str) -> None:
+    reply = send(site, table_with(), f"model=fruit&{query}")
+    assert (reply.status, reply.error) == (422, message)
+
+
+def test_a_full_disk(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    resource = pytest.importorskip("resource", reason="limits of processes are not on every system")
+    table = make_fruit(20_000)[0].to_csv(index=False).encode()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, before[1]))
+        reply = send(site, table)
+        assert (reply.status, reply.error) == (
+            507,
+            "the server has no room for the table; try again later, or send it in parts",
+        )
+        assert send(site, table_with()).status == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "a table could not be kept" in caplog.text
+
+
 def test_limits_of_tables(forest: ServedTable) -> None:
     with running([forest], max_table_bytes=2_000, max_table_rows=5) as small:
         assert send(small, b"x" * 2_001).status == 413

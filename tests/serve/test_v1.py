@@ -58,6 +58,8 @@ def test_values_never_seen_count_against_their_row(site: Site, rows: list[dict[s
     assert strange["unseen"] == ["colour"]
     assert strange["reasons"][0] == {"name": "colour", "excess": None, "p_value": pytest.approx(0, abs=0.1)}
     assert one(site, model="fruit", rows=[rows[0]])["unseen"] == []
+    for nothing in ("", " ", "NaN", "NA", "null"):  # as in tables
+        assert one(site, model="fruit", rows=[{"colour": nothing}]) == one(site, model="fruit", rows=[{}])
 
 
 def test_reasons_are_those_of_the_estimator(site: Site, rows: list[dict[str, Any]]) -> None:
@@ -245,6 +247,21 @@ def test_bodies_that_are_no_request(site: Site, body: bytes) -> None:
     reply = site.ask("/v1/predict", body)
     assert reply.status in (400, 422)
     assert "Traceback" not in reply.error
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_bodies_of_other_types(site: Site, kind: str) -> None:
+    reply = site.ask("/v1/predict", b'{"model": "fruit", "rows": [{}]}', content_type=kind)
+    assert (reply.status, reply.error) == (415, f"the content type must be application/json; got {kind!r}")
+    for right in ("application/json; charset=utf-8", "Application/JSON", "application/problem+json"):
+        assert site.ask("/v1/predict", b'{"model": "fruit", "rows": [{}]}', content_type=right).status == 200
+
+
+def test_options_that_do_not_exist(site: Site) -> None:
+    for path in ("/v1/model?modle=fruit", "/v1/drift?modle=fruit", "/v1/examples?modle=digits"):
+        reply = site.ask(path)
+        assert (reply.status, reply.error) == (422, "there is no option 'modle'; did you mean 'model'?")
+    assert site.ask("/v1/predict?rejection_rate=0.5", {"model": "fruit", "rows": [{}]}).status == 422
 
 
 def test_models_describe_themselves(site: Site) -> None:

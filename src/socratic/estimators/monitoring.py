@@ -115,7 +115,8 @@ class DriftMonitor:
             Of their columns; only if these are watched.
         """
         # Those of familiar rows are kept in this type.
-        rounded = None if surprises is None else surprises.astype(np.float32)
+        with np.errstate(over="ignore"):  # what is too large for it is infinite
+            rounded = None if surprises is None else surprises.astype(np.float32)
         self._drift.add(judgement, rounded, self.model._rate())
         return self.report
 

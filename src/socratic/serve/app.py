@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -19,7 +21,7 @@ from socratic.serve.documents import add_documents
 from socratic.serve.limits import Limits
 from socratic.serve.metrics import CONTENT_TYPE, Measured
 from socratic.serve.model import ServedModel
-from socratic.serve.problems import RequestError, problem
+from socratic.serve.problems import RequestError, problem, shortened, unknown_name
 from socratic.serve.replies import Json, failure
 from socratic.serve.service import Service
 from socratic.serve.settings import Settings
@@ -49,8 +51,9 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
         redoc_url=None,
         openapi_url=None,  # see documents.py
     )
-    for interface in (v1, compare, examples, tables, v2):
-        app.include_router(interface.router(service))
+    for interface in (v1, compare, examples, tables):
+        app.include_router(interface.router(service), dependencies=[Depends(_check)])
+    app.include_router(v2.router(service))
     _add_health(app, service)
     _add_failures(app)
     add_documents(app, service)
@@ -63,6 +66,21 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
             allow_headers=["authorization", "content-type"],
         )
     return Measured(guarded, service.metrics)
+
+
+def _check(request: Request) -> None:
+    """Refuse what would be ignored: options that do not exist or are there twice, and bodies of other types."""
+    route: APIRoute = request.scope["route"]
+    known = [param.alias for param in route.dependant.query_params]
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            raise unknown_name("", "option", name, known)
+        if given.count(name) > 1:
+            raise RequestError(f"option {shortened(name)} must be there once; got it {given.count(name)} times")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if route.body_field is not None and not re.fullmatch(r"application/(.+\+)?json", kind):
+        raise RequestError(f"the content type must be application/json; got {shortened(kind)}", 415)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:

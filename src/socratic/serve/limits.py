@@ -60,12 +60,20 @@ class Limits:
             await send({"type": "websocket.close", "code": 1008})
             return
         send = _with_headers(send)
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves out the body of the reply
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         refusal = self._refusal(scope)
         if refusal is not None:
             await _refuse(send, *refusal)
+            return
+        most = self._most_bytes(scope)
+        if int(dict(scope["headers"]).get(b"content-length", b"0")) > most:
+            with anyio.move_on_after(self._seconds(scope)):
+                await _Counted(scope, receive, most).drop()
+            await _refuse(send, 413, _too_long(most), {})
             return
         self.running += 1
         try:
@@ -78,28 +86,35 @@ class Limits:
         headers = dict(scope["headers"])
         if self._token is None and not _is_ours(headers.get(b"host", b""), self._settings.host):
             return 421, "the server answers under the names of its own machine alone, such as 127.0.0.1", {}
+        if self._token is None and not self._may_ask(headers):
+            return 403, "web pages of other servers may not ask; --origin names those that may", {}
         is_page = scope["path"] in PAGES or scope["path"].startswith("/static/")
         if self._token is not None and not is_page and not _bears(headers.get(b"authorization", b""), self._token):
             return 401, "a token is needed, in the header Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
-        most = self._most_bytes(scope)
-        if int(headers.get(b"content-length", b"0")) > most:
-            return 413, _too_long(most), {}  # what still comes is read and dropped: the sender gets to read this
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            return 415, "bodies are read as they are, without a content encoding; unpack this one", {}
         if self.running >= self._settings.max_requests:
             return 503, "too many requests at once; try again in a moment", {"retry-after": "1"}
         return None
 
+    def _may_ask(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request comes from no page of another server: browsers send some POSTs of these without asking."""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        own = headers.get(b"host", b"").decode("latin-1")
+        return origin in ("", f"http://{own}", f"https://{own}", *self._settings.origins)
+
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, for as long as it may take."""
-        counted = _Counted(receive, self._most_bytes(scope))
+        counted = _Counted(scope, receive, self._most_bytes(scope))
         started = False
 
         async def watched(message: Message) -> None:
             nonlocal started
+            await counted.drop()
             started = True
             await send(message)
 
-        is_table = scope["path"] == TABLES_PATH
-        seconds = self._settings.table_seconds if is_table else self._settings.seconds
+        seconds = self._seconds(scope)
         with anyio.move_on_after(seconds) as time:
             try:
                 await self._app(scope, counted, watched)
@@ -113,6 +128,9 @@ class Limits:
             else:
                 await _refuse(send, 408, f"the request did not arrive within {seconds:g} s", {"connection": "close"})
 
+    def _seconds(self, scope: Scope) -> float:
+        return self._settings.table_seconds if scope["path"] == TABLES_PATH else self._settings.seconds
+
     def _most_bytes(self, scope: Scope) -> int:
         is_table = scope["path"] == TABLES_PATH
         return self._settings.max_table_bytes if is_table else self._settings.max_body_bytes
@@ -121,9 +139,10 @@ class Limits:
 class _Counted:
     """Receives a request, and raises as soon as its body is longer than it may be."""
 
-    def __init__(self, receive: Receive, most: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, most: int) -> None:
         self._receive, self._most = receive, most
         self._n_bytes = 0
+        self._waits = any(name == b"expect" for name, _ in scope["headers"])
         self.complete = False
 
     async def __call__(self) -> Message:
@@ -134,6 +153,15 @@ class _Counted:
             if self._n_bytes > self._most:
                 raise HTTPException(413, _too_long(self._most))
         return message
+
+    async def drop(self) -> None:
+        """Take in the rest of the body, and forget it: most senders read a reply only when they have sent everything.
+
+        Those that say that they wait until they are asked for the body need not send it.
+        """
+        while not self.complete and not self._waits:
+            message = await self._receive()
+            self.complete = message["type"] != "http.request" or not message.get("more_body", False)
 
 
 def _too_long(most: int) -> str:

@@ -11,6 +11,7 @@ import uvicorn
 
 from socratic.serve.app import create_app
 from socratic.serve.model import ServedModel
+from socratic.serve.protocol import Bounded
 from socratic.serve.settings import Settings
 
 
@@ -35,6 +36,7 @@ def serve(models: Sequence[ServedModel], settings: Settings) -> None:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(max(settings.seconds, settings.table_seconds)) + 1,
             ws="none",
+            http=Bounded,
         )
     )
     sock = listening(settings)
@@ -58,6 +60,7 @@ def listening(settings: Settings) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((settings.host, settings.port))
+        sock.listen()  # of two servers that start at once, one is told now
     except OSError as error:
         sock.close()
         raise ValueError(

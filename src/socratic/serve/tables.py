@@ -19,6 +19,7 @@ from torch import Tensor
 from socratic.errors import DataFileError
 from socratic.estimators import Answer, CircuitClassifier
 from socratic.estimators.density import DensityBase
+from socratic.files import NO_ROOM
 from socratic.scoring import Columns, Scorer, TableLikelihoodScorer, TableScorer
 from socratic.serve.limits import TABLES_PATH
 from socratic.serve.model import Options, ServedTable, Take
@@ -93,7 +94,7 @@ class _Pipe(io.RawIOBase):
 
 def router(service: Service) -> APIRouter:
     """The path for tables."""
-    routes = APIRouter(tags=["v1"], responses={**FAILURES, 415: FAILURES[422]})
+    routes = APIRouter(tags=["v1"], responses={**FAILURES, 415: FAILURES[422], 507: FAILURES[503]})
     csv_or_parquet = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in KINDS}
 
     @routes.post(
@@ -121,22 +122,15 @@ def router(service: Service) -> APIRouter:
         All columns of the model must be there; others are handed on.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        try:
-            options = Options(rejection_rate, risk, doubt, dropout, watched=watched)
-            name, scorer = _asked(service, model, content_type, options)
-            if harmless and KINDS[content_type] != ".csv":
-                raise RequestError(
-                    "harmless is for CSV tables, whose cells spreadsheets run; leave it out, or send CSV"
-                )
-            columns = _chosen(scorer, Columns(prefix, probabilities, explain))
-        except RequestError:
-            async for _ in request.stream():  # whoever sends a table reads the reply afterwards
-                pass
-            raise
+        options = Options(rejection_rate, risk, doubt, dropout, watched=watched)
+        name, scorer = _asked(service, model, content_type, options)
+        if harmless and KINDS[content_type] != ".csv":
+            raise RequestError("harmless is for CSV tables, whose cells spreadsheets run; leave it out, or send CSV")
+        columns = _chosen(scorer, Columns(prefix, probabilities, explain))
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="socratic-")))
             path = folder / f"table{KINDS[content_type]}"
-            with path.open("wb") as file:
+            with path.open("wb") as file, _room():
                 async for part in request.stream():
                     file.write(part)
             source = await to_thread.run_sync(_checked, path, scorer, columns, service.settings.max_table_rows)
@@ -193,6 +187,18 @@ async def _answers(
             yield pipe.take()
         await to_thread.run_sync(sink.close)
         yield pipe.take()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """A full disk is nothing that whoever sends a table could mend in it, and no fault of the program."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _log.error("a table could not be kept: %s", error)
+        raise RequestError("the server has no room for the table; try again later, or send it in parts", 507) from None
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Tensor:
             raise RequestError(f"{where}: the datatype must be {' or '.join(_DATATYPES)}; got {shortened(datatype)}")
         if any(side < 0 for side in shape) or (size := prod(shape)) > max_values:
             raise RequestError(f"{where}: the shape {shortened(list(shape))} is negative or too large", 413)
-        values = unpacked(datatype, data, where) if isinstance(data, bytes) else _flat(data)
+        values = unpacked(datatype, data, where) if isinstance(data, bytes) else _whole(datatype, _flat(data), where)
         if len(values) != size:
             raise RequestError(f"{where}: the shape {list(shape)} has {size} entries; got {len(values)}")
         return cls(name, datatype, tuple(shape), values)
@@ -108,6 +108,18 @@ def _flat(data: Any) -> list[Any]:
         if any(isinstance(entry, list) for entry in level):
             level = [entry for part in level for entry in (part if isinstance(part, list) else [part])]
     return level
+
+
+def _whole(datatype: str, values: list[Any], where: str) -> list[Any]:
+    """The entries, which must be whole numbers of the size that the datatype has, if that is one of them."""
+    if datatype in NUMBERS and NUMBERS[datatype].kind in "iu":
+        bounds = np.iinfo(NUMBERS[datatype])
+        for value in values:
+            if isinstance(value, int | float) and not (bounds.min <= value <= bounds.max and value == int(value)):
+                raise RequestError(
+                    f"{where}: {datatype} are whole numbers from {bounds.min} to {bounds.max}; got {shortened(value)}"
+                )
+    return values
 
 
 def _texts(content: bytes, where: str) -> list[str]:
