@@ -68,7 +68,7 @@ def create_app(models: Sequence[ServedModel], settings: Settings) -> Measured:
     return Measured(guarded, service.metrics)
 
 
-def _check(request: Request) -> None:
+async def _check(request: Request) -> None:
     """Refuse what would be ignored: options that do not exist or are there twice, and bodies of other types."""
     route: APIRoute = request.scope["route"]
     known = [param.alias for param in route.dependant.query_params]
