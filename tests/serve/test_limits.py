@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -15,6 +16,8 @@ import pytest
 
 from socratic.serve import Client, ServiceError
 from socratic.serve.model import Options, Record, ServedTable, Take, leave
+from socratic.serve.run import listening
+from socratic.serve.settings import Settings
 from tests.serve.conftest import fitted
 from tests.serve.running import Site, running
 
@@ -208,6 +211,35 @@ def test_errors_carry_no_internals(slow: Slow, caplog: pytest.LogCaptureFixture)
     assert len(number) == 16
     assert number in caplog.text
     assert "a secret of" in caplog.text
+
+
+def test_replies_are_sent_at_once() -> None:
+    """Otherwise the body of a reply may wait for the client to confirm its headers, which many do after 40 ms."""
+    delays: list[int] = []
+
+    class Connection(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted = transport.get_extra_info("socket")
+            delays.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def accept() -> None:
+        with listening(Settings(port=0)) as sock:
+            server = await asyncio.get_running_loop().create_server(Connection, sock=sock)
+            async with server:
+                reader, writer = await asyncio.open_connection(*sock.getsockname())
+                await reader.read()
+                writer.close()
+
+    asyncio.run(accept())
+    assert delays == [1]
+
+
+def test_two_servers_that_start_at_once() -> None:
+    with listening(Settings(port=0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(ValueError, match=f"cannot listen on http://127.0.0.1:{port}: Address already in use"):
+            listening(Settings(port=port))
 
 
 def test_nothing_else_is_served(site: Site) -> None:
