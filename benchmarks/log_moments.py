@@ -32,7 +32,7 @@ from socratic_experiments.closeness import ERRORS, equivalent_passes, errors
 from socratic_experiments.settings import ExperimentSettings
 from socratic_experiments.workbench import Workbench
 
-N_PASSES = 20
+N_PASSES = 30
 LADDER = (10, 30, 100, 300)
 N_REFERENCE = 2000
 SWEPT: dict[str, tuple[ModuleType, tuple[float, ...]]] = {

@@ -17,14 +17,21 @@ import torch
 from torch import Tensor
 
 import socratic
-from socratic.circuit import leaves
+from socratic.circuit import layers, leaves
+from socratic.inference.dropout import Dropout
 from socratic.inference.layered import algebra, covariance, values
 from socratic.inference.layered.covariance import Children, _propagated
+from socratic.inference.layered.log_moments import algebra as log_algebra
+from socratic.inference.layered.log_moments import masks
+from socratic.inference.layered.log_moments.algebra import LogMomentAlgebra, LogMoments
+from socratic.inference.layered.log_moments.sums import Children as LogChildren
 from socratic.inference.layered.sum_product import log_sums, sum_products
-from socratic.inference.layered.values import LogValues, Products
+from socratic.inference.layered.values import LogValues, Products, sum_repetitions
 from socratic.kernels.covariance import pair_covariance
-from socratic.kernels.leaves import picked_product, rescale
+from socratic.kernels.leaves import picked_product, power_product, rescale
+from socratic.kernels.roots import join
 from socratic.kernels.sums import log_sums_of_pairs, sums_of_pairs
+from socratic.kernels.weights import softmax
 from socratic.memory import Scratch
 
 RTOL = 5e-6
@@ -101,7 +108,7 @@ def check_pair_sums(layer: Layer, device: str) -> None:
 
 
 PRODUCTS = [(1, 1, 1, 1, 1, 1), (3, 5, 4, 2, 7, 37), (2, 20, 25, 3, 40, 70), (2, 33, 3, 1, 3, 20)]
-LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 64, 100, 3, 300, 129)]
+LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 128, 100, 3, 300, 129)]
 
 
 def check_picked(size: tuple[int, ...], device: str) -> None:
@@ -115,9 +122,46 @@ def check_picked(size: tuple[int, ...], device: str) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=RTOL, atol=RTOL * float(expected.abs().max()))
 
 
+def check_powers(size: tuple[int, ...], device: str) -> None:
+    """Products with the powers of deviations, some of which are missing or too large."""
+    n_folds, n_nodes, n_picked, n_statistics, n_entries, n_rows = size
+    natural = numbers(n_folds, n_nodes, n_picked * n_statistics).to(device)
+    table, centre = (3.0 + numbers(n_entries, n, seed=n).to(device) for n in (n_rows, 1))
+    table[0, 0], table[-1, -1] = torch.nan, 100.0
+    picked = torch.randint(n_entries, (n_folds, n_picked), generator=torch.Generator().manual_seed(0)).to(device)
+    deviations = (table - centre).clamp(-2.0, 2.0).double()
+    powers = torch.stack([deviations**power for power in range(n_statistics)], 1)
+    powers = powers.masked_fill(table.isnan().unsqueeze(1), 0.0)
+    expected = torch.bmm(natural.double(), powers[picked].flatten(1, 2))
+    found = power_product(natural, table, centre.squeeze(1), picked, 2.0)
+    torch.testing.assert_close(found.double(), expected, rtol=RTOL, atol=RTOL * float(expected.abs().max()))
+
+
+def check_softmax(device: str) -> None:
+    """Weights of layers of all widths, and the smallest of each sum."""
+    for shape in ((1, 1, 1), (3, 5, 7), (2, 20, 400), (10, 2000), (2, 16_384)):
+        logits = 5.0 * numbers(*shape).to(device)
+        expected = torch.softmax(logits.double(), -1)
+        weights, smallest = softmax(logits)
+        torch.testing.assert_close(weights.double(), expected, rtol=RTOL, atol=0.0)
+        torch.testing.assert_close(smallest.double(), expected.amin(-1), rtol=RTOL, atol=0.0)
+
+
+def check_join(device: str) -> None:
+    """Class roots of several repetitions, which are far apart, or dead."""
+    for n_repetitions, n_classes, n_rows in ((1, 1, 1), (5, 10, 70), (3, 33, 20)):
+        values = 3.0 * numbers(n_repetitions, n_classes, n_rows).to(device)
+        scale = 30.0 * numbers(n_repetitions, 1, n_rows, seed=1).double().to(device)
+        values[0, 0], values[:, -1, -1] = -math.inf, -math.inf
+        expected = sum_repetitions([LogValues(values.double(), scale)])
+        relative, shift = join(values, scale)
+        torch.testing.assert_close(shift, expected.log_scale, rtol=0.0, atol=0.0)
+        torch.testing.assert_close(relative.double(), expected.log_value, rtol=RTOL, atol=2 * RTOL)
+
+
 def check_rescale(device: str) -> None:
     """Log-values made relative to their largest, some of which are dead."""
-    values = numbers(3, 20, 70).to(device)
+    values = numbers(3, 100, 70).to(device)
     values[0, 0], values[1, :, 5] = -math.inf, -math.inf
     expected = LogValues.rescale(values.double())
     relative, scale = rescale(values)
@@ -168,6 +212,88 @@ def check_covariance(case: Covariance, device: str) -> None:
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=RTOL * float(expected.abs().max()))
 
 
+class LogMoment(NamedTuple):
+    """The size of a layer with masks, whether sums share them, and whether its children have covariances."""
+
+    n_folds: int
+    n_sums: int
+    n_left: int
+    n_right: int
+    n_rows: int
+    n_shares: int = 16
+    shared: bool = False
+    matrices: bool = False
+    dead: bool = False
+
+
+LOG_MOMENTS = [
+    LogMoment(2, 5, 6, 4, 7, n_shares, shared, matrices, dead)
+    for n_shares in (5, 16)
+    for shared in (False, True)
+    for matrices in (False, True)
+    for dead in (False, True)
+] + [LogMoment(1, 33, 5, 20, 3, shared=True, matrices=True), LogMoment(2, 10, 20, 17, 3, matrices=True)]
+LARGE_LOG_MOMENTS = [
+    LogMoment(40, 20, 20, 20, 200, shared=shared, matrices=matrices)
+    for shared in (False, True)
+    for matrices in (False, True)
+]
+
+
+def check_top_shares(layer: Layer, device: str) -> None:
+    """Shares of the pairs that matter most."""
+    weights, left, right = children(layer, device)
+    values = [torch.exp(side.log_value).mT for side in (left, right)]
+    wide = [value.double() for value in values]
+    sums = sum_products(weights.double(), *(value.mT for value in wide)).mT
+    expected, rest = masks.top_shares(weights.double(), wide, sums)
+    with patch.object(masks, "takes_top_shares", return_value=True) as taken:
+        shares, others = masks.top_shares(weights, values, sums.float())
+    assert taken.called
+    for total in (torch.sum, torch.amax, torch.amin):  # in any order
+        torch.testing.assert_close(total(shares.double(), 2), total(expected, 2), rtol=RTOL, atol=RTOL)
+    torch.testing.assert_close(others.double(), rest, rtol=RTOL, atol=RTOL)
+
+
+def check_moved(case: LogMoment, device: str) -> None:
+    """Moves of the sums of a layer, some of whose children may be dead or lose all they have."""
+
+    def side(n_nodes: int, seed: int) -> LogMoments:
+        lead = (case.n_folds, case.n_rows)
+        log_mean = 2.0 * numbers(*lead, n_nodes, seed=seed)
+        shares = torch.softmax(2.0 * numbers(*lead, case.n_shares + 1, n_nodes, seed=seed + 1), 2)
+        shares, rest = shares[:, :, 1:].clone(), shares[:, :, 0].clone()
+        if case.dead:
+            log_mean[0, 1, 2], shares[0, 1, :, 2], rest[0, 1, 2] = -math.inf, 0.0, 1.0
+            shares[0, 2], rest[0, 2] = 0.0, 0.0
+            shares[0, 2, 0, 0], rest[0, 2, 1], shares[0, 2, 1:4, 2:4] = 1.0, 1.0, 0.25
+        factor = 0.3 * numbers(*lead, n_nodes, n_nodes, seed=seed + 2)
+        none = torch.zeros(lead)
+        parts = (log_mean, none, factor @ factor.mT if case.matrices else None, shares, rest, none, none)
+        return LogMoments(*(None if part is None else part.to(device) for part in parts))
+
+    sides = [side(case.n_left, 2), side(case.n_right, 5)]
+    wide = [LogMoments(*(None if part is None else part.double() for part in each)) for each in sides]
+    weights = weights_of(case.n_folds, case.n_sums, case.n_left * case.n_right).to(device)
+    through = LogMomentAlgebra(Dropout(0.2, "unit" if case.shared else "edge"))
+    expected_sums, expected = through._sums(weights.double(), _of_means(wide), wide)
+    with patch.object(log_algebra, "takes_moved", return_value=True) as taken:
+        sums, found = through._sums(weights, _of_means(sides), sides)
+    assert taken.called
+    assert found is not None
+    assert expected is not None
+    torch.testing.assert_close(sums.double(), expected_sums, rtol=RTOL, atol=0.0)
+    torch.testing.assert_close(found.mean.double(), expected.mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.covariance.double(), expected.covariance, rtol=1e-4, atol=1e-5)
+    curvature = expected.curvature.mean(-1, keepdim=True)
+    assert bool(curvature.isinf().any()) == case.dead
+    torch.testing.assert_close(found.curvature.double(), curvature, rtol=1e-4, atol=1e-5)
+
+
+def _of_means(sides: list[LogMoments]) -> LogChildren:
+    return LogChildren.of([side.log_mean for side in sides], all_pairs=True)
+
+
 @torch.no_grad()
 def check_circuit() -> None:
     """A whole circuit on a CPU, all of which is left to the interpreter."""
@@ -183,7 +309,12 @@ def check_circuit() -> None:
     for query in queries:
         expected = [query(wide, x.double()) for x in rows]
         with ExitStack() as taken:
-            for module, name in ((leaves, "takes_picked"), (values, "takes_rescale")):
+            for module, name in (
+                (leaves, "takes_picked"),
+                (layers, "takes_softmax"),
+                (values, "takes_rescale"),
+                (values, "takes_join"),
+            ):
                 taken.enter_context(patch.object(module, name, return_value=True))
             sums = taken.enter_context(patch.object(algebra, "takes_sums", return_value=True))
             pairs = taken.enter_context(patch.object(covariance, "takes_pair_covariance", return_value=True))
@@ -196,8 +327,13 @@ CHECKS: list[Callable[[], None]] = [
     *(lambda layer=layer: check_sums(layer, "cpu") for layer in LAYERS),
     *(lambda layer=layer: check_pair_sums(layer, "cpu") for layer in LAYERS),
     *(lambda size=size: check_picked(size, "cpu") for size in PRODUCTS),
+    *(lambda size=size: check_powers(size, "cpu") for size in PRODUCTS),
+    lambda: check_softmax("cpu"),
+    lambda: check_join("cpu"),
     lambda: check_rescale("cpu"),
     *(lambda case=case: check_covariance(case, "cpu") for case in COVARIANCES),
+    *(lambda layer=layer: check_top_shares(layer, "cpu") for layer in LAYERS),
+    *(lambda case=case: check_moved(case, "cpu") for case in LOG_MOMENTS),
     check_circuit,
 ]
 

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -90,8 +90,16 @@ def test_picked_products_on_a_gpu(size: tuple[int, ...]) -> None:
 
 @on_gpu
 @with_triton
-def test_relative_values_on_a_gpu() -> None:
-    cases.check_rescale("cuda")
+@pytest.mark.parametrize("size", [*cases.PRODUCTS, *cases.LARGE_PRODUCTS])
+def test_products_with_powers_on_a_gpu(size: tuple[int, ...]) -> None:
+    cases.check_powers(size, "cuda")
+
+
+@on_gpu
+@with_triton
+@pytest.mark.parametrize("check", [cases.check_rescale, cases.check_softmax, cases.check_join])
+def test_weights_and_values_on_a_gpu(check: Callable[[str], None]) -> None:
+    check("cuda")
 
 
 @on_gpu
@@ -99,6 +107,22 @@ def test_relative_values_on_a_gpu() -> None:
 @pytest.mark.parametrize("case", [*cases.COVARIANCES, *cases.LARGE_COVARIANCES])
 def test_covariances_on_a_gpu(case: cases.Covariance) -> None:
     cases.check_covariance(case, "cuda")
+
+
+@on_gpu
+@with_triton
+@torch.no_grad()
+@pytest.mark.parametrize("layer", [*cases.LAYERS, *cases.LARGE_LAYERS])
+def test_largest_shares_on_a_gpu(layer: cases.Layer) -> None:
+    cases.check_top_shares(layer, "cuda")
+
+
+@on_gpu
+@with_triton
+@torch.no_grad()
+@pytest.mark.parametrize("case", [*cases.LOG_MOMENTS, *cases.LARGE_LOG_MOMENTS])
+def test_moves_of_logarithms_on_a_gpu(case: cases.LogMoment) -> None:
+    cases.check_moved(case, "cuda")
 
 
 @on_gpu
@@ -138,17 +162,27 @@ def test_queries_are_those_of_float64(graphs: bool, precision: str) -> None:
             expected = socratic.tdi(wide, x, dropout=0.2, masks=masks)
             relative = moments.relative_covariance.double().cpu() / expected.relative_covariance
             torch.testing.assert_close(relative, torch.ones_like(relative), rtol=1e-3, atol=0.0)
+            posterior = socratic.dropout_posterior(
+                circuit, x.to("cuda"), dropout=0.2, masks=masks, method="log-moments"
+            )
+            known = socratic.dropout_posterior(wide, x, dropout=0.2, masks=masks, method="log-moments")
+            for name in ("mean", "std", "entropy"):
+                found, expected_value = getattr(posterior, name).double().cpu(), getattr(known, name)
+                torch.testing.assert_close(found, expected_value, rtol=1e-3, atol=1e-3)
 
 
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from socratic.kernels import programs
+from socratic.kernels import log_programs, programs, value_programs
 
 SIZES = {
     "log_sum_kernel": {"n_sums": 20, "n_left": 20, "n_right": 20, "sum_side": 32, "right_side": 32, "block": 128},
-    "picked_product_kernel": {"n_nodes": 20, "n_statistics": 2, "side": 32, "depth": 32, "block": 128},
+    "picked_product_kernel": {"n_nodes": 20, "n_statistics": 2, "side": 32, "depth": 16, "block": 64},
+    "power_product_kernel": {"n_nodes": 20, "n_statistics": 3, "side": 32, "depth": 16, "block": 64},
+    "softmax_kernel": {"n_children": 400, "width": 512},
+    "join_kernel": {"n_classes": 10, "side": 16, "block": 64},
     "rescale_kernel": {"n_nodes": 20, "side": 32, "block": 128},
     "pair_sum_kernel": {
         "n_sums": 210, "n_left": 20, "n_right": 20, "sum_side": 64, "right_side": 32, "block": 128, "by_row": True,
@@ -160,18 +194,26 @@ SIZES = {
         "n_sums": 20, "n_left": 20, "n_right": 20, "sum_side": 32, "left_side": 32, "right_side": 32,
         "left_matrix": True, "right_matrix": True, "started": True,
     },
+    "top_shares_kernel": {
+        "n_sums": 20, "n_left": 20, "n_right": 20, "n_shares": 16, "sum_side": 32, "share_side": 16, "width": 512,
+    },
+    "moved_kernel": {
+        "n_sums": 20, "n_left": 20, "n_right": 20, "left_shares": 16, "right_shares": 16, "sum_side": 32,
+        "left_side": 32, "right_side": 32, "matrices": True, "shared": True,
+    },
 }
-WIDE = ("left_scale", "right_scale", "log_scale")
+WIDE = ("left_scale", "right_scale", "log_scale", "shift")
 STRIDES = ("left_fold", "left_node", "right_fold", "right_node", "left_scale_fold", "right_scale_fold")
-NUMBERS = ("n_rows", "n_lines", "n_terms", *STRIDES)
+REAL = ("limit", "rounding", "rate", "negligible", "deep_fall")
+NUMBERS = ("n_rows", "n_lines", "n_terms", "n_picked", "n_repetitions", *STRIDES)
 for name, sizes in SIZES.items():
-    kernel = getattr(programs, name)
+    (kernel,) = (getattr(module, name) for module in (programs, log_programs, value_programs) if hasattr(module, name))
     if "precision" in kernel.arg_names:
         sizes["precision"] = "tf32x3"
     kinds = {}
     for argument in kernel.arg_names:
         kinds[argument] = (
-            "constexpr" if argument in sizes else "i32" if argument in NUMBERS else "fp32" if argument == "limit"
+            "constexpr" if argument in sizes else "i32" if argument in NUMBERS else "fp32" if argument in REAL
             else "*fp64" if argument in WIDE else "*i64" if argument == "picked" else "*fp32"
         )
     source = ASTSource(kernel, kinds, {(kernel.arg_names.index(key),): value for key, value in sizes.items()})
@@ -187,8 +229,13 @@ def test_they_compile_for_a_gpu_where_there_is_none() -> None:
     assert found.stdout.splitlines() == [
         "log_sum_kernel True True",
         "picked_product_kernel True True",
+        "power_product_kernel True True",
+        "softmax_kernel True False",
+        "join_kernel True False",
         "rescale_kernel True False",
         "pair_sum_kernel True True",
         "times_weights_kernel True True",
         "pair_covariance_kernel True True",
+        "top_shares_kernel True False",
+        "moved_kernel True True",
     ], found.stderr

@@ -107,12 +107,14 @@ class Circuit(CircuitModule):
         where. Likelihoods are computed in float64 then; all other queries take it as 0.
         """
         layers, branches = self.inner_layers(), self.root_branches()
-        weights = Weights([normalise(layer, dtype) for layer in layers], normalise_jointly(branches, dtype))
+        inner = [normalise(layer.logits, dtype) for layer in layers]
+        roots, smallest = normalise_jointly(branches, dtype)
+        weights = Weights([part.weights for part in inner], roots)
         limits = torch.finfo(weights.roots[0].dtype)
 
         def ordinary() -> Tensor:  # one question to a GPU, not one a layer
-            smallest = torch.stack([values.detach().amin() for values in [*weights.layers, *weights.roots]]).amin()
-            return smallest >= limits.tiny / limits.eps
+            of_sums = torch.cat([smallest, *(part.smallest.flatten() for part in inner)])
+            return of_sums.amin() >= limits.tiny / limits.eps
 
         if holds(weights.roots[0], ordinary):
             return weights

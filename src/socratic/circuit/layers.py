@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from socratic.circuit.layout import Span
+from socratic.kernels.weights import softmax, takes_softmax
 
 ProductKind = Literal["all-pairs", "element-wise"]
 PRODUCT_KINDS: tuple[ProductKind, ...] = ("all-pairs", "element-wise")
@@ -60,15 +61,26 @@ class SumProductLayer(nn.Module):
         return f"folds={self.n_folds}, sums={self.n_nodes}, children={self.n_children}, product={kind!r}"
 
 
-def normalise(layer: SumProductLayer, dtype: torch.dtype | None = None) -> Tensor:
-    """Weights (F, S, K) of an inner layer: each sum's weights are positive and add up to 1."""
-    return torch.softmax(layer.logits, dim=-1, dtype=dtype)
+class Normalised(NamedTuple):
+    """Weights whose sum is 1, and the smallest one of each sum."""
+
+    weights: Tensor  # (..., K)
+    smallest: Tensor  # (...)
 
 
-def normalise_jointly(branches: list[SumProductLayer], dtype: torch.dtype | None = None) -> list[Tensor]:
-    """Weights (F, C, K) of the root's branches: a class root's weights add up to 1 over all of them."""
-    weights = torch.softmax(join_branches([layer.logits for layer in branches]), dim=1, dtype=dtype)
-    return split_branches(weights, [layer.logits for layer in branches])
+def normalise(logits: Tensor, dtype: torch.dtype | None = None) -> Normalised:
+    """Weights of sums, all positive, from logits (..., K): those of an inner layer are (F, S, K)."""
+    if dtype in {None, logits.dtype} and takes_softmax(logits):
+        return Normalised(*softmax(logits))
+    weights = torch.softmax(logits, dim=-1, dtype=dtype)
+    return Normalised(weights, weights.detach().amin(-1))
+
+
+def normalise_jointly(branches: list[SumProductLayer], dtype: torch.dtype | None = None) -> tuple[list[Tensor], Tensor]:
+    """Weights (F, C, K) of the root's branches: a class root's add up to 1 over all of them. The smallest of each."""
+    logits = [layer.logits for layer in branches]
+    weights, smallest = normalise(join_branches(logits), dtype)
+    return split_branches(weights, logits), smallest
 
 
 def join_branches(values: Sequence[Tensor]) -> Tensor:

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding_bag
 from socratic.circuit.leaf_set import LeafSet
 from socratic.draws import RowMasks
 from socratic.families import Distribution, ExponentialFamily, Family
-from socratic.kernels.leaves import picked_product, takes_picked
+from socratic.kernels.leaves import picked_product, power_product, takes_picked
 from socratic.memory import Scratch, map_tiles, split_terms
 from socratic.numerics import weighted_sums
 
@@ -137,9 +137,13 @@ class ExponentialGroup(LeafGroup):
         gathered = of_columns.flatten(1).index_select(0, self.column_index.flatten())
         return gathered.view(*self.column_index.shape, *of_columns.shape[1:])
 
+    def _column_values(self, x: Tensor) -> Tensor:
+        """Values (U, N) of each variable."""
+        return x.t()[self.columns]
+
     def _column_statistics(self, x: Tensor, centre: Tensor) -> Tensor:
         """Statistics (U, T, N) of each variable, 0 where missing."""
-        values = x.t()[self.columns]  # (U, N)
+        values = self._column_values(x)
         centre = centre.unsqueeze(-1)
         missing = values.isnan()
         statistics = self.family.statistics(torch.where(missing, centre, values), centre)
@@ -150,8 +154,11 @@ class ExponentialGroup(LeafGroup):
 
         Each variable has a slot in every repetition: its statistics are arranged by region a few regions at a time.
         """
-        table = self._column_statistics(x, terms.centre)  # (U, T, N)
         natural = terms.natural.flatten(1, 2).mT  # (F, I, D * T)
+        limit = self.family.largest_deviation(x.dtype)
+        if limit is not None and takes_picked(natural, x):
+            return power_product(natural, self._column_values(x), terms.centre, self.column_index, limit)
+        table = self._column_statistics(x, terms.centre)  # (U, T, N)
         if takes_picked(natural, table):
             return picked_product(natural, table, self.column_index)
         of_columns, n_rows = table.flatten(1), x.shape[0]  # len(x) is a constant to torch.export

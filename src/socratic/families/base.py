@@ -325,6 +325,13 @@ class ExponentialFamily(Family):
         """The same for all leaves."""
         return self.statistics(values, centre)
 
+    def largest_deviation(self, dtype: torch.dtype) -> float | None:
+        """How far from the centre a value is taken as it is, where the T statistics are the powers of the deviation.
+
+        None where they are something else. The first power is 1.
+        """
+        return None
+
 
 def check_probabilities(values: Any) -> tuple[float, ...]:
     """``values`` as a tuple of plain numbers, raising unless they are probabilities that add up to 1."""

@@ -121,7 +121,7 @@ class Gaussian(ExponentialFamily):
         return parameters["mean"] + torch.sqrt(self.variance(parameters)) * torch.special.ndtri(probability)
 
     def log_density(self, parameters: Parameters, values: Tensor) -> Tensor:
-        limit = _largest_deviation(values)
+        limit = self.largest_deviation(values.dtype)
         deviation = (values - parameters["mean"].unsqueeze(-1)).clamp(-limit, limit)
         variance = self.variance(parameters).unsqueeze(-1)
         return -0.5 * (deviation * deviation / variance + torch.log(2 * math.pi * variance))
@@ -131,9 +131,13 @@ class Gaussian(ExponentialFamily):
         return 3
 
     def statistics(self, values: Tensor, centre: Tensor) -> list[Tensor]:
-        limit = _largest_deviation(values)
+        limit = self.largest_deviation(values.dtype)
         z = (values - centre).clamp(-limit, limit)
         return [torch.ones_like(z), z, z * z]
+
+    def largest_deviation(self, dtype: torch.dtype) -> float:
+        """Far outside any data a square would overflow, meet another infinity or have no gradient: stop before."""
+        return float(torch.finfo(dtype).max) ** 0.45
 
     def natural(self, parameters: Parameters, centre: Tensor) -> Tensor:
         variance = self.variance(parameters)
@@ -166,8 +170,3 @@ class Gaussian(ExponentialFamily):
             return whole
         smallest = max(min_variance * whole.parameters["variance"], SMALLEST_VARIANCE)
         return self.of(values.mean(), max(values.var(), smallest))
-
-
-def _largest_deviation(values: Tensor) -> float:
-    """Far outside any data a square would overflow, meet another infinity or have no gradient: stop before."""
-    return float(torch.finfo(values.dtype).max) ** 0.45

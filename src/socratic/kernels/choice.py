@@ -13,6 +13,8 @@ from socratic.shortcuts import allowed_shortcuts
 
 MOST_NODES = 64
 """Of a side of a tile: more are left to libraries of matrix products, which know such sizes best."""
+MOST_LEAVES = 128
+"""Of a leaf region: a tile has them beside few others."""
 Digits = Literal["three", "five", "all"]
 """How many digits of a sum are needed."""
 FLOAT32 = "tf32x3"
@@ -25,7 +27,7 @@ _SMALLEST_SIDE = 16
 """Of a tile that tensor cores multiply."""
 
 
-def takes_kernel(*tensors: Tensor, sides: tuple[int, ...]) -> bool:
+def takes_kernel(*tensors: Tensor, sides: tuple[int, ...] = (), most: int = MOST_NODES) -> bool:
     """Whether a kernel takes these tensors, the first axis of which are folds, in tiles with these sides."""
     return (
         not torch.compiler.is_compiling()
@@ -33,7 +35,7 @@ def takes_kernel(*tensors: Tensor, sides: tuple[int, ...]) -> bool:
         and not torch.is_grad_enabled()
         and all(tensor.is_cuda and tensor.dtype == torch.float32 and tensor.numel() > 0 for tensor in tensors)
         and len(tensors[0]) <= _MOST_FOLDS
-        and max(sides) <= MOST_NODES
+        and max(sides, default=0) <= most
         and not torch.is_autocast_enabled("cuda")
         and _has_triton()
         and _has_tensor_cores(tensors[0].device)

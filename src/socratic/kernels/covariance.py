@@ -63,11 +63,9 @@ def pair_covariance(
         left, right = (x if x.ndim == 4 else torch.diag_embed(x.mT) for x in (left, right))
     start = _shared(weights, a, b, left, right, mask_odds, digits)
     how = precision(digits)
-    by_left = weights.view(n_folds, n_sums, n_left, n_right)
-    by_right = by_left.permute(0, 3, 1, 2).flatten(2).contiguous()  # (F, B, S * A)
     of_left, of_right = a.mT.contiguous(), b.mT.contiguous()  # (F, N, A), (F, N, B)
     left, right = _by_row(left, of_left), _by_row(right, of_right)
-    parts = _parts(by_right, how)
+    parts = _parts(_by_right(weights, n_right), how)
     matrices = left.ndim == right.ndim == 4
     passed = parts  # not read unless both sides have matrices
     if matrices:
@@ -83,7 +81,7 @@ def pair_covariance(
             left,
             right,
             _times_weights(of_right, parts, how)[0],
-            _times_weights(of_left, _parts(by_left.transpose(1, 2).flatten(2).contiguous(), how), how)[0],
+            _times_weights(of_left, _parts(_by_left(weights, n_left), how), how)[0],
             sums.mT.contiguous(),
             out,
             n_rows,
@@ -101,6 +99,36 @@ def pair_covariance(
             num_warps=1 if max(n_left, n_sums) <= 32 else 4,
         )
     return out
+
+
+def marginals(weights: Tensor, left: Tensor, right: Tensor, digits: Digits) -> tuple[Tensor, Tensor]:
+    """Weights times the values of one side, for every node of the other.
+
+    Parameters
+    ----------
+    weights : (F, S, A * B)
+    left, right : (F, N, A), (F, N, B)
+    digits : {"five", "all"}
+
+    Returns
+    -------
+    tuple of (F, N, S, A) and (F, N, S, B)
+    """
+    how, n_sums = precision(digits), weights.shape[1]
+    by_right, by_left = _by_right(weights, right.shape[2]), _by_left(weights, left.shape[2])
+    of_left = _times_weights(right.contiguous(), _parts(by_right, how), how)[0]
+    of_right = _times_weights(left.contiguous(), _parts(by_left, how), how)[0]
+    return of_left.unflatten(2, (n_sums, -1)), of_right.unflatten(2, (n_sums, -1))
+
+
+def _by_left(weights: Tensor, n_left: int) -> Tensor:
+    """The weights (F, S, A * B) with the left nodes first: (F, A, S * B)."""
+    return weights.unflatten(2, (n_left, -1)).transpose(1, 2).flatten(2).contiguous()
+
+
+def _by_right(weights: Tensor, n_right: int) -> Tensor:
+    """The weights (F, S, A * B) with the right nodes first: (F, B, S * A)."""
+    return weights.unflatten(2, (-1, n_right)).permute(0, 3, 1, 2).flatten(2).contiguous()
 
 
 def _shared(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from socratic.kernels.choice import FLOAT32, padded, rows_of_program, takes_kernel
+from socratic.kernels.choice import FLOAT32, MOST_LEAVES, padded, rows_of_program, takes_kernel
 
 
 def takes_picked(natural: Tensor, table: Tensor) -> bool:
     """Whether the kernel takes this product; arguments are those of :func:`picked_product`."""
-    return takes_kernel(natural, table, sides=(natural.shape[1],))
+    return takes_kernel(natural, table, sides=(natural.shape[1],), most=MOST_LEAVES)
 
 
 def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
@@ -27,23 +29,55 @@ def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
     -------
     Tensor (F, I, N)
     """
-    from socratic.kernels.programs import picked_product_kernel
+    from socratic.kernels.value_programs import picked_product_kernel
 
     natural, table, picked = natural.contiguous(), table.contiguous(), picked.contiguous()
-    n_folds, n_nodes, n_terms = natural.shape
-    n_rows = table.shape[2]
+    return _product(picked_product_kernel, natural, (table, picked), (natural.shape[2],), table.shape[1])
+
+
+def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tensor, limit: float) -> Tensor:
+    """The same where the T statistics are powers of deviations, 1 to begin with, and 0 for missing values.
+
+    Parameters
+    ----------
+    natural : (F, I, D * T)
+    values : (U, N)
+        NaN where they are missing.
+    centre : (U,)
+        What they deviate from.
+    picked : (F, D)
+        Which of the U entries each matrix is multiplied with.
+    limit : float
+        The largest deviation that is taken as it is.
+
+    Returns
+    -------
+    Tensor (F, I, N)
+    """
+    from socratic.kernels.value_programs import power_product_kernel
+
+    natural, n_picked = natural.contiguous(), picked.shape[1]
+    tables = values.contiguous(), centre.contiguous(), picked.contiguous()
+    return _product(power_product_kernel, natural, tables, (n_picked, limit), natural.shape[2] // n_picked)
+
+
+def _product(
+    kernel: Any, natural: Tensor, tables: tuple[Tensor, ...], sizes: tuple[float, ...], n_statistics: int
+) -> Tensor:
+    """Start a kernel that multiplies matrices (F, I, D * T) with T statistics of the rows of its first table."""
+    n_folds, n_nodes, _ = natural.shape
+    n_rows = tables[0].shape[-1]
     out = natural.new_empty(n_folds, n_nodes, n_rows)
     block = rows_of_program(n_folds, n_rows, most=64)
     with torch.cuda.device_of(natural):
-        picked_product_kernel[(-(-n_rows // block), n_folds)](
+        kernel[(-(-n_rows // block), n_folds)](
             natural,
-            table,
-            picked,
+            *tables,
             out,
             n_rows,
-            n_terms,
+            *sizes,
             n_nodes=n_nodes,
-            n_statistics=table.shape[1],
+            n_statistics=n_statistics,
             side=padded(n_nodes),
             depth=16,
             block=block,
@@ -55,12 +89,12 @@ def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
 
 def takes_rescale(log_value: Tensor) -> bool:
     """Whether the kernel takes these log-values."""
-    return log_value.ndim == 3 and takes_kernel(log_value, sides=(log_value.shape[1],))
+    return log_value.ndim == 3 and takes_kernel(log_value, sides=(log_value.shape[1],), most=MOST_LEAVES)
 
 
 def rescale(log_value: Tensor) -> tuple[Tensor, Tensor]:
     """Log-values (F, S, N) relative to the largest of their fold and row, and that as a scale (F, 1, N) in float64."""
-    from socratic.kernels.programs import rescale_kernel
+    from socratic.kernels.value_programs import rescale_kernel
 
     log_value = log_value.contiguous()
     n_folds, n_nodes, n_rows = log_value.shape

@@ -1,4 +1,4 @@
-"""The kernels themselves, in Triton, which has to be installed to import this."""
+"""The kernels of sums and of their covariances, in Triton, which has to be installed to import this."""
 
 from __future__ import annotations
 
@@ -181,67 +181,6 @@ def log_sum_kernel(
     scale = tl.load(left_scale + fold * left_scale_fold + rows, mask=inside, other=0.0)
     scale += tl.load(right_scale + fold * right_scale_fold + rows, mask=inside, other=0.0)
     tl.store(log_scale + fold * n_rows + rows, scale + shift.to(tl.float64), mask=inside)
-
-
-@triton.jit
-def picked_product_kernel(
-    natural,  # (F, I, D * T), contiguous
-    table,  # (U, T, N), contiguous
-    picked,  # (F, D), contiguous
-    out,  # (F, I, N), contiguous
-    n_rows,
-    n_terms,  # D * T
-    n_nodes: tl.constexpr,
-    n_statistics: tl.constexpr,  # T
-    side: tl.constexpr,
-    depth: tl.constexpr,
-    block: tl.constexpr,
-    precision: tl.constexpr,
-):
-    """Matrices times rows of a table, picked as they are needed: a program for each fold and block of rows."""
-    fold = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0) * block + tl.arange(0, block)
-    nodes = tl.arange(0, side)[:, None]
-    total = tl.zeros((side, block), tl.float32)
-    for start in range(0, n_terms, depth):
-        term = start + tl.arange(0, depth)
-        known = term < n_terms
-        entry = tl.load(picked + fold * (n_terms // n_statistics) + term // n_statistics, mask=known, other=0)
-        line = entry.to(tl.int64) * n_statistics + term % n_statistics
-        values = tl.load(
-            table + line[:, None] * n_rows + rows[None, :], mask=known[:, None] & (rows < n_rows)[None, :], other=0.0
-        )
-        factors = tl.load(
-            natural + (fold * n_nodes + nodes) * n_terms + term[None, :],
-            mask=(nodes < n_nodes) & known[None, :],
-            other=0.0,
-        )
-        total = tl.dot(factors, values, total, input_precision=precision)  # statistics may be infinite
-    place = out + (fold * n_nodes + nodes) * n_rows + rows[None, :]
-    tl.store(place, total, mask=(nodes < n_nodes) & (rows < n_rows)[None, :])
-
-
-@triton.jit
-def rescale_kernel(
-    log_value,  # (F, S, N), contiguous
-    relative,  # out, the same
-    log_scale,  # out (F, 1, N), float64
-    n_rows,
-    n_nodes: tl.constexpr,
-    side: tl.constexpr,
-    block: tl.constexpr,
-):
-    """Move the largest value of each fold and row into the scale."""
-    fold = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0) * block + tl.arange(0, block)
-    nodes = tl.arange(0, side)[:, None]
-    inside = (nodes < n_nodes) & (rows < n_rows)[None, :]
-    place = (fold * n_nodes + nodes) * n_rows + rows[None, :]
-    values = tl.load(log_value + place, mask=inside, other=float("-inf"))
-    top = tl.max(values, 0)
-    shift = tl.where(top == float("-inf"), 0.0, top)
-    tl.store(relative + place, values - shift[None, :], mask=inside)
-    tl.store(log_scale + fold * n_rows + rows, shift.to(tl.float64), mask=rows < n_rows)
 
 
 @triton.jit

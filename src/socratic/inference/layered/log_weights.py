@@ -23,9 +23,8 @@ from socratic.circuit.layers import SumProductLayer
 from socratic.inference.engine import LogMomentPosterior
 from socratic.inference.layered.log_moments.blocks import by_blocks, concatenate
 from socratic.inference.layered.log_moments.sums import (
+    Children,
     add_covariances,
-    centre,
-    contract_right,
     positive,
     quadratic,
     rescale,
@@ -74,7 +73,8 @@ class LogWeightAlgebra:
         folds: slice,
     ) -> LogSpread:
         sides = [left] if right is None else [left, right]
-        shares, sums, values, shift = centre(weights, [side.log_mean for side in sides], all_pairs=layer.all_pairs)
+        children = Children.of([side.log_mean for side in sides], all_pairs=layer.all_pairs)
+        shares, sums = children.shares(weights)
         if _too_small_to_square(sums):
             wide = _to(left, torch.float64), None if right is None else _to(right, torch.float64)
             return _to(self._block(layer, common, weights.double(), *wide, folds), weights.dtype)
@@ -86,12 +86,12 @@ class LogWeightAlgebra:
                 passed = quadratic(rho, side.covariance)
                 bend = bend + 0.5 * (_average(rho, variances(side.covariance)) - variances(passed))
                 covariance = add_covariances(covariance, passed)
-        squares = _weighted_squares(weights, values) / positive(sums) / positive(sums)
+        squares = children.sums(weights, squared=True) / positive(sums) / positive(sums)
         if common is not None:
             relative = common[folds].unsqueeze(1).to(squares) * (squares - 1.0)
             covariance = add_covariances(covariance, log_noise(relative))
         log_mean, scale = rescale(log_or_dead(sums))
-        log_scale = torch.stack([side.log_scale for side in sides]).sum(0) + shift + scale
+        log_scale = torch.stack([side.log_scale for side in sides]).sum(0) + children.log_scale + scale
         return LogSpread(log_mean, log_scale, covariance, squares if common is None else None, bend)
 
     def join(self, branches: list[LogSpread]) -> LogSpread:
@@ -130,15 +130,6 @@ class LayeredLogWeights:
         assert roots.covariance is not None
         posterior = log_normal_posterior(roots.log_mean[0], roots.covariance[0], log_prior, "log-moments")
         return LogMomentPosterior(posterior, (posterior.mean * roots.bend[0]).sum(-1).detach())
-
-
-def _weighted_squares(weights: Tensor, values: list[Tensor]) -> Tensor:
-    """sum_k w_sk N_k^2 for every row, of products of two values or of values: (F, N, S)."""
-    squares = [value * value for value in values]
-    if len(squares) == 1:
-        return torch.bmm(squares[0], weights.mT)
-    left, right = squares
-    return (contract_right(weights, left.shape[-1], right) * left.unsqueeze(2)).sum(-1)
 
 
 def _average(shares: Tensor, values: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from socratic.circuit.layers import SumProductLayer
 from socratic.kernels.leaves import rescale, takes_rescale
+from socratic.kernels.roots import join, takes_join
 from socratic.numerics import finite_max, logsumexp_or_dead, scale_dtype
 
 
@@ -76,12 +77,16 @@ class Products(NamedTuple):
 
 def all_repetitions(branches: list[LogValues]) -> tuple[Tensor, Tensor]:
     """Log-values (R, C, N) of the class roots and their scales (R, 1, N), over all repetitions."""
+    if len(branches) == 1:
+        return branches[0].log_value, branches[0].log_scale
     return torch.cat([state.log_value for state in branches]), torch.cat([state.log_scale for state in branches])
 
 
 def sum_repetitions(branches: list[LogValues]) -> LogValues:
     """Sum the class roots' values over folds and branches: a state of one fold."""
     log_value, log_scale = all_repetitions(branches)
+    if takes_join(log_value):
+        return LogValues(*join(log_value, log_scale))
     shift = log_scale.detach().amax(0, keepdim=True)  # (1, 1, N)
     relative = log_value + (log_scale - shift).to(log_value.dtype)
     return LogValues(logsumexp_or_dead(relative, dim=0), shift)

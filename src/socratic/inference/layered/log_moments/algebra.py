@@ -12,18 +12,23 @@ from torch.nn.functional import pad
 
 from socratic.circuit.layers import SumProductLayer
 from socratic.inference.dropout import Dropout
-from socratic.inference.layered.log_moments.blocks import by_blocks, concatenate
-from socratic.inference.layered.log_moments.masks import own_mask_atoms, shared_mask_atoms, top_shares
+from socratic.inference.layered.log_moments.blocks import COPIES, by_blocks, concatenate
+from socratic.inference.layered.log_moments.masks import NEGLIGIBLE, own_mask_atoms, shared_mask_atoms, top_shares
 from socratic.inference.layered.log_moments.sums import (
+    DEEP_FALL,
+    Children,
     Moved,
     add_moved,
     by_atoms,
     by_expansion,
-    centre,
     positive,
     rescale,
 )
 from socratic.inference.log_normal import leaf_log_covariance
+from socratic.kernels.log_moments import Moving, moved_sums_of_pairs, takes_moved, takes_top_shares
+
+_FUSED_COPIES = 3
+"""Matrices of each row that kernels leave to be held: both sides' marginals, and the covariance."""
 
 
 class LogMoments(NamedTuple):
@@ -66,7 +71,9 @@ class LogMomentAlgebra:
     ) -> LogMoments:
         """Log-moments of the sums of one layer, block by block so that intermediates stay small."""
         masked = self.dropout.of_sums(root=root) is not None
-        return by_blocks(partial(self._block, layer, masked=masked), weights, left, right)
+        fused = right is not None and layer.all_pairs and takes_top_shares(weights, left.log_mean, right.log_mean)
+        copies = _FUSED_COPIES if fused else COPIES
+        return by_blocks(partial(self._block, layer, masked=masked), weights, left, right, copies)
 
     def join(self, branches: list[LogMoments]) -> LogMoments:
         """The class roots of all repetitions, one fold each."""
@@ -84,10 +91,9 @@ class LogMomentAlgebra:
     ) -> LogMoments:
         """Log-moments of some folds and rows of a layer."""
         sides = [left] if right is None else [left, right]
-        log_means = [side.log_mean for side in sides]
-        shares, sums, values, shift = centre(weights, log_means, all_pairs=layer.all_pairs)
-        log_scale = torch.stack([side.log_scale for side in sides]).sum(0) + shift
-        moved = add_moved([part for side, rho in zip(sides, shares, strict=True) for part in self._moves(side, rho)])
+        children = Children.of([side.log_mean for side in sides], all_pairs=layer.all_pairs)
+        sums, moved = self._sums(weights, children, sides)
+        log_scale = torch.stack([side.log_scale for side in sides]).sum(0) + children.log_scale
         log_mean = torch.log(positive(sums))
         curvature = torch.stack([side.curvature for side in sides]).amax(0)
         covariance = None
@@ -100,12 +106,24 @@ class LogMomentAlgebra:
         alive = left.alive if right is None else left.alive * right.alive
         if not masked:
             return LogMoments(log_mean, log_scale, covariance, None, None, alive, curvature)
-        top, rest = top_shares(weights, values, sums)
+        top, rest = top_shares(weights, children.values, sums)
         n_masks = _n_alive(sides, all_pairs=layer.all_pairs).to(alive.dtype)
         if not self.dropout.shared:
             n_masks = n_masks * weights.shape[1]
         alive = alive * (1.0 - self.dropout.rate**n_masks)
         return LogMoments(log_mean, log_scale, covariance, top, rest, alive, curvature)
+
+    def _sums(self, weights: Tensor, children: Children, sides: list[LogMoments]) -> tuple[Tensor, Moved | None]:
+        """The sums (F, N, S) at the means of their children, and what those that move do to them."""
+        if all(side.shares is None and side.covariance is None for side in sides):
+            return children.sums(weights), None
+        if (moving := _moving_pairs(children, sides)) and takes_moved(weights, *moving):
+            rate, shared = self.dropout.rate, self.dropout.shared
+            sums, *moved = moved_sums_of_pairs(weights, moving, rate, NEGLIGIBLE, DEEP_FALL, shared=shared)
+            return sums, Moved(*moved)
+        shares, sums = children.shares(weights)
+        parts = [part for side, rho in zip(sides, shares, strict=True) for part in self._moves(side, rho)]
+        return sums, add_moved(parts)
 
     def _moves(self, state: LogMoments, rho: Tensor) -> list[Moved]:
         """What moves the sums that have the shares ``rho`` (F, N, S, A) of the children ``state``."""
@@ -119,6 +137,16 @@ class LogMomentAlgebra:
             residual = atoms.residual
         spread = by_expansion(rho, state.covariance, residual)
         return parts if spread is None else [*parts, spread]
+
+
+def _moving_pairs(children: Children, sides: list[LogMoments]) -> tuple[Moving, Moving] | None:
+    """Both sides of products of all pairs, if masks move them."""
+    moving = [
+        Moving(values, side.shares, side.rest, side.covariance)
+        for values, side in zip(children.values, sides, strict=False)
+        if side.shares is not None and side.rest is not None
+    ]
+    return (moving[0], moving[1]) if len(moving) == 2 else None
 
 
 def _n_alive(sides: list[LogMoments], *, all_pairs: bool) -> Tensor:

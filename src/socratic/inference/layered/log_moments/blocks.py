@@ -14,8 +14,16 @@ State = TypeVar("State", bound=NamedTuple)
 """Tensors with folds and rows as their first two axes, or None. The first, ``log_mean``, is (F, N, S)."""
 
 
+COPIES = 12
+"""Matrices of each row that PyTorch's own steps hold for a layer."""
+
+
 def by_blocks(
-    block: Callable[[Tensor, State, State | None, slice], State], weights: Tensor, left: State, right: State | None
+    block: Callable[[Tensor, State, State | None, slice], State],
+    weights: Tensor,
+    left: State,
+    right: State | None,
+    copies: int = COPIES,
 ) -> State:
     """Join ``block(weights, left, right, folds)`` over some folds and rows at a time, so that intermediates stay small.
 
@@ -26,10 +34,12 @@ def by_blocks(
     weights : (F, S, K)
     left, right : State
         Of the children of all folds.
+    copies : int
+        Matrices (S, A) that ``block`` holds for each row.
     """
     n_folds, n_rows, width = left[0].shape
     widest = width if right is None else max(width, right[0].shape[-1])
-    numbers = 12 * weights.shape[1] * widest + 2 * weights.shape[2]
+    numbers = copies * weights.shape[1] * widest + 2 * weights.shape[2]
     joined: list[State] = []
     for folds, rows in blocks(n_folds, n_rows, numbers * weights.element_size(), weights.device):
         parts = [

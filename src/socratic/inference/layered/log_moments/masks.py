@@ -16,6 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from socratic.kernels.log_moments import takes_top_shares, top_shares_of_pairs
+
 N_SHARES = 16
 """Children of a region whose shares are kept; the others are never dropped, only averaged."""
 
@@ -70,6 +72,10 @@ def top_shares(weights: Tensor, sides: Sequence[Tensor], sums: Tensor) -> tuple[
     n_folds, n_sums, n_children = weights.shape
     inverse = torch.where(sums > 0, 1.0 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0.0)
     score = torch.bmm(inverse.detach(), weights.detach())
+    rounding = _ROUNDING * torch.finfo(sums.dtype).eps
+    if len(sides) == 2 and takes_top_shares(weights, *sides):
+        n_shares = min(N_SHARES, n_children)
+        return top_shares_of_pairs(weights, score, sides[0], sides[1], inverse, n_shares, rounding)
     if len(sides) == 1:
         score *= sides[0].detach()
     else:
@@ -88,7 +94,7 @@ def top_shares(weights: Tensor, sides: Sequence[Tensor], sums: Tensor) -> tuple[
     shares = of_top * values.unsqueeze(-1) * inverse.unsqueeze(2)
     rest = 1.0 - shares.sum(2)
     # What is lost to rounding would be a floor under everything that is left when the best children are dropped.
-    return shares, torch.where(rest < _ROUNDING * torch.finfo(rest.dtype).eps, 0.0, rest)
+    return shares, torch.where(rest < rounding, 0.0, rest)
 
 
 def shared_mask_atoms(shares: Tensor, rest: Tensor, relevance: Tensor, dropout: float) -> MaskAtoms:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from socratic.inference.layered.log_moments.masks import MaskAtoms
+from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
 from socratic.numerics import finite_or_zero, scale_dtype
 
 DEEP_FALL = 40.0
@@ -33,7 +34,7 @@ class Moved(NamedTuple):
 
     mean: Tensor  # (F, N, S)
     covariance: Tensor  # (F, N, S, S)
-    curvature: Tensor  # (F, N, S), by how much a linear sum would be wrong in the mean; infinite where one is lost
+    curvature: Tensor  # (F, N, S) or their mean (F, N, 1): how wrong a linear sum would be; infinite where one is lost
 
 
 def exp_shifted(log_values: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,21 +74,40 @@ def contract_right(weights: Tensor, n_left: int, right: Tensor) -> Tensor:
     return torch.bmm(right, by_right).view(n_folds, n_rows, weights.shape[1], n_left)
 
 
-def centre(
-    weights: Tensor, log_means: list[Tensor], *, all_pairs: bool
-) -> tuple[list[Tensor], Tensor, list[Tensor], Tensor]:
-    """Shares of each side's nodes in the sums, the sums (F, N, S), the values that they sum over, and a scale (F, N).
+class Children(NamedTuple):
+    """What the sums of a layer are taken over, relative to a scale."""
 
-    The values are those of both sides' nodes where all pairs are summed, and otherwise of the products.
-    """
-    if len(log_means) == 2 and all_pairs:
-        (left, first), (right, second) = (exp_shifted(side) for side in log_means)
-        of_left, of_right, sums = pair_shares(weights, left, right)
-        return [of_left, of_right], sums, [left, right], (first + second).squeeze(-1)
-    # The best nodes of the two sides need not meet: relative to both, every product could underflow.
-    products, shift = exp_shifted(torch.stack(log_means).sum(0))
-    shares, sums = single_shares(weights, products)
-    return [shares] * len(log_means), sums, [products], shift.squeeze(-1)
+    values: list[Tensor]  # (F, N, A) and (F, N, B), whose pairs are summed, or the products (F, N, K) alone
+    log_scale: Tensor  # (F, N)
+    n_sides: int
+
+    @classmethod
+    def of(cls, log_means: list[Tensor], *, all_pairs: bool) -> Children:
+        """From the logarithms of the nodes of each side."""
+        if len(log_means) == 2 and all_pairs:
+            (left, first), (right, second) = (exp_shifted(side) for side in log_means)
+            return cls([left, right], (first + second).squeeze(-1), 2)
+        # The best nodes of the two sides need not meet: relative to both, every product could underflow.
+        products, shift = exp_shifted(torch.stack(log_means).sum(0))
+        return cls([products], shift.squeeze(-1), len(log_means))
+
+    def sums(self, weights: Tensor, *, squared: bool = False) -> Tensor:
+        """The sums (F, N, S), or those of the squares of what is summed."""
+        values = [value * value for value in self.values] if squared else self.values
+        if len(values) == 1:
+            return torch.bmm(values[0], weights.mT)
+        left, right = values
+        if takes_pair_sums(weights, left.mT, right.mT):
+            return sums_of_pairs(weights, left.mT, right.mT, by_row=True)
+        return (contract_right(weights, left.shape[-1], right) * left.unsqueeze(2)).sum(-1)
+
+    def shares(self, weights: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Shares of each side's nodes in the sums, and the sums (F, N, S)."""
+        if len(self.values) == 2:
+            of_left, of_right, sums = pair_shares(weights, *self.values)
+            return [of_left, of_right], sums
+        shares, sums = single_shares(weights, self.values[0])
+        return [shares] * self.n_sides, sums
 
 
 def rescale(log_values: Tensor) -> tuple[Tensor, Tensor]:
