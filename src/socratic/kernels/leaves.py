@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
     from socratic.kernels.value_programs import picked_product_kernel
 
     natural, table, picked = natural.contiguous(), table.contiguous(), picked.contiguous()
-    return _product(picked_product_kernel, natural, (table, picked), (natural.shape[2],), table.shape[1])
+    return _product(picked_product_kernel, natural, (table, picked), (natural.shape[2],), table.shape[1], _PICKED)
 
 
 def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tensor, limit: float) -> Tensor:
@@ -57,18 +57,32 @@ def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tenso
     from socratic.kernels.value_programs import power_product_kernel
 
     natural, n_picked = natural.contiguous(), picked.shape[1]
+    n_statistics = natural.shape[2] // n_picked
     tables = values.contiguous(), centre.contiguous(), picked.contiguous()
-    return _product(power_product_kernel, natural, tables, (n_picked, limit), natural.shape[2] // n_picked)
+    return _product(power_product_kernel, natural, tables, (n_picked, limit), n_statistics, _POWERS)
+
+
+class _Tiles(NamedTuple):
+    """How a kernel cuts its product: what was fastest on an H200."""
+
+    depth: int
+    rows: int
+    num_warps: int
+    num_stages: int
+
+
+_PICKED = _Tiles(depth=16, rows=64, num_warps=2, num_stages=3)
+_POWERS = _Tiles(depth=32, rows=128, num_warps=4, num_stages=1)
 
 
 def _product(
-    kernel: Any, natural: Tensor, tables: tuple[Tensor, ...], sizes: tuple[float, ...], n_statistics: int
+    kernel: Any, natural: Tensor, tables: tuple[Tensor, ...], sizes: tuple[float, ...], n_statistics: int, tiles: _Tiles
 ) -> Tensor:
     """Start a kernel that multiplies matrices (F, I, D * T) with T statistics of the rows of its first table."""
     n_folds, n_nodes, _ = natural.shape
     n_rows = tables[0].shape[-1]
     out = natural.new_empty(n_folds, n_nodes, n_rows)
-    block = rows_of_program(n_folds, n_rows, most=64)
+    block = rows_of_program(n_folds, n_rows, most=tiles.rows)
     with torch.cuda.device_of(natural):
         kernel[(-(-n_rows // block), n_folds)](
             natural,
@@ -79,10 +93,11 @@ def _product(
             n_nodes=n_nodes,
             n_statistics=n_statistics,
             side=padded(n_nodes),
-            depth=16,
+            depth=tiles.depth,
             block=block,
             precision=FLOAT32,  # log-densities are large numbers: an error of a thousandth of them is not small
-            num_warps=2,
+            num_warps=tiles.num_warps,
+            num_stages=tiles.num_stages,
         )
     return out
 
