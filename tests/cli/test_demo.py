@@ -34,6 +34,10 @@ def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.C
     assert share(r"reads ([\d.]+)% correctly") > 0.93
     assert share(r"refuses ([\d.]+)% of them") < 0.15
     assert share(r"photograph patches.* it refuses ([\d.]+)%") >= 0.9
+    found = [re.findall(rf"{name} +([\d.]+) +([\d.]+)", output) for name in ("edge masks", "unit masks", "passes")]
+    areas, entropies = zip(*(pairs[0] for pairs in found), strict=True)
+    assert min(map(float, areas)) > 0.9
+    assert len(set(zip(areas, entropies, strict=True))) == len(found), "dropout moves nothing"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["digits.model", "report.html"]
     command = re.search(r"To draw digits yourself: socratic serve (\S+), and open http://127.0.0.1:8000", output)
     assert command, output
@@ -42,10 +46,10 @@ def test_the_demo_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.C
     pixels = (demo.load_data(seed=0).test_x.reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8)
     assert (model.predict(pixels) == demo.load_data(seed=0).test_y).mean() > 0.9
     text = target.read_text(encoding="utf-8")
-    found = check_alone(text)
-    assert found.tags.count("svg") == 4
-    assert found.tags.count("table") == 1
-    assert found.tags.count("img") >= 24
+    page = check_alone(text)
+    assert page.tags.count("svg") == 4
+    assert page.tags.count("table") == 1
+    assert page.tags.count("img") >= 24
     assert text.count("Heat map of what is surprising") == text.count("refused (would say") >= 24
     for name in ("TDI, independent", "TDI, exact, unit masks", "Monte Carlo, 100 passes", "log p(x)"):
         assert name in output

@@ -95,7 +95,10 @@ def run_demo(output: Path, seed: int = 0) -> None:
     )
     rich.reconfigure(stderr=True)  # the classifier's bar is not output
     with threads(1):  # the circuit is small: more threads gain little, and lose much on a busy machine
-        model = CircuitClassifier(random_state=seed, verbose=on_terminal()).fit(data.train_x, data.train_y)
+        # A trained circuit, deep enough for dropout to matter: what tables get by default has no inner sums.
+        model = CircuitClassifier(
+            structure="spatial", image_shape=(SIDE, SIDE), random_state=seed, verbose=on_terminal()
+        ).fit(data.train_x, data.train_y)
         methods = methods_of(model, seed)
         with _progress(len(methods) + len(ANGLES) + len(NOISE) + len(BLUR)) as advance:
             rows = list(compare(model, methods, data, seed, advance))
