@@ -84,10 +84,10 @@ def test_real_program_on_a_mistake() -> None:
 def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     from socratic.scoring import TableScorer
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TableScorer, "answer", interrupt)
+    monkeypatch.setattr(TableScorer, "__call__", interrupt)
     done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert assert_one_line(done, code=130) == "socratic: interrupted\n"
     assert not list(tmp_path.iterdir())
@@ -96,7 +96,7 @@ def test_interruption_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, fol
 def test_bugs_keep_their_traceback(run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     from socratic.scoring import TableScorer
 
-    monkeypatch.setattr(TableScorer, "answer", lambda *_: 1 / 0)
+    monkeypatch.setattr(TableScorer, "__call__", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
