@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo docs test coverage test-slow lint graphviz java npm chromium screenshots benchmark results clean
+.PHONY: demo docs test coverage test-slow lint compiler graphviz java npm chromium screenshots benchmark results clean
 
-$(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt
+KERNELS := hatch_build.py $(wildcard src/socratic/kernels/cpp/*)
+$(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt $(KERNELS) | compiler
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) torch numpy
 	$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[dev]" --editable "./experiments[dev]"
@@ -42,13 +43,15 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Pictures are rendered by Graphviz's program, Spark runs on Java, pages are tested in Chromium, and npm has the runtime of
+# Kernels need a compiler, pictures are rendered by Graphviz's program, Spark runs on Java, pages are tested in Chromium, and npm has the runtime of
 # the live one; where they cannot be installed, the tests that need them are skipped. $(call installed,PROGRAM,PACKAGE)
 APT = $(if $(filter 0,$(shell id -u)),,sudo -n) apt-get -q -y
 installed = command -v $(1) > /dev/null \
 	|| $(APT) install --no-install-recommends $(2) > /dev/null 2>&1 \
 	|| { $(APT) update && $(APT) install --no-install-recommends $(2); } > /dev/null 2>&1 \
 	|| echo "$(2) could not be installed: tests that need it will be skipped"
+compiler:
+	@$(call installed,c++,g++)
 graphviz:
 	@$(call installed,dot,graphviz)
 java:

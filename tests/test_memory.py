@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import socratic
-from socratic.memory import Budget, Scratch, blocks, map_tiles, rows_at_a_time, split_terms, table_rows
+from socratic.memory import Budget, Scratch, blocks, even_chunks, map_tiles, rows_at_a_time, split_terms, table_rows
 
 CPU = torch.device("cpu")
 
@@ -66,6 +66,26 @@ def test_pieces_of_terms_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socratic.memory._TABLE_ENTRIES", Budget(10, 10))
     assert [len(part) for part in split_terms(torch.zeros(7, 2), 3)] == [3, 3, 1]
     assert table_rows(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "most", "sizes"),
+    [(0, 5, [0]), (3, 5, [3]), (9, 5, [5, 4]), (200, 64, [64, 64, 64, 8]), (200, 112, [112, 88]), (200, 250, [200])],
+)
+def test_chunks_on_a_processor_fill_its_vectors(n_rows: int, most: int, sizes: list[int]) -> None:
+    chunks = even_chunks(n_rows, most, torch.device("cpu"))
+    assert [stop - start for start, stop in chunks] == sizes
+    assert [start for start, _ in chunks] == [0, *(stop for _, stop in chunks[:-1])]
+
+
+def test_chunks_on_another_device_are_of_the_same_size() -> None:
+    assert even_chunks(200, 64, torch.device("meta")) == [(0, 50), (50, 100), (100, 150), (150, 200)]
+
+
+def test_rows_at_a_time_fill_the_vectors_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socratic.memory._CHUNK_BYTES", Budget(4 * 100, 4 * 100))
+    assert [rows_at_a_time(torch.zeros(1), entries) for entries in (1, 2, 6, 7, 200)] == [96, 48, 16, 14, 1]
+    assert rows_at_a_time(torch.zeros(1), 1, chunk_size=33) == 33
 
 
 def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:

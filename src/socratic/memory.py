@@ -46,6 +46,8 @@ _TABLE_ENTRIES = Budget(2**22, 2**22)
 """Numbers of a table that is made in pieces, to be summed up or looked through."""
 _RECORDED_BYTES = 4 * 2**30
 """What the recorded queries of a circuit hold on a GPU."""
+_ROWS_OF_VECTOR = 16
+"""Of a processor: as many rows as its widest vectors hold."""
 MOST_RECORDINGS = 16
 """How many queries of a circuit are recorded, or remembered to have come once."""
 MOST_BITS = 2**33
@@ -59,7 +61,19 @@ def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = 
     """
     if chunk_size is not None:
         return check_count("chunk_size", chunk_size)
-    return _CHUNK_BYTES.fits(entries_per_row * like.element_size(), like.device)
+    most = _CHUNK_BYTES.fits(entries_per_row * like.element_size(), like.device)
+    return most if most < _ROWS_OF_VECTOR else most - most % _ROWS_OF_VECTOR
+
+
+def even_chunks(n_rows: int, most: int, device: torch.device) -> list[tuple[int, int]]:
+    """Where chunks of at most so many rows start and stop, all of about the same size; an empty one if there are none.
+
+    A GPU records what it is to do for each size; a processor takes rows a vector at a time, and fills it.
+    """
+    size = max(1, math.ceil(n_rows / max(1, math.ceil(n_rows / most))))
+    if device.type == "cpu":
+        size = min(most, math.ceil(size / _ROWS_OF_VECTOR) * _ROWS_OF_VECTOR)
+    return [(start, min(start + size, n_rows)) for start in range(0, max(n_rows, 1), size)]
 
 
 def table_rows(entries_per_row: int) -> int:

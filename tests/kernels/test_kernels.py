@@ -61,12 +61,6 @@ def test_fewer_digits_are_torchs_own_choice() -> None:
         assert [choice.precision(number) for number in digits] == ["tf32", "bf16x3", choice.FLOAT32]
 
 
-@torch.no_grad()
-def test_a_cpu_keeps_to_pytorch() -> None:
-    weights, left, right = cases.children(cases.LAYERS[1], "cpu")
-    assert not takes_sums(weights, left.log_value, right.log_value)
-
-
 @on_gpu
 @with_triton
 @pytest.mark.parametrize("layer", [*cases.LAYERS, *cases.LARGE_LAYERS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
-from socratic.memory import rows_at_a_time
+from socratic.memory import even_chunks, rows_at_a_time
 from socratic.tracing import is_recording
 
 Result = TypeVar("Result")
@@ -49,7 +48,7 @@ def _as_tensor(x: Any) -> Tensor:
 
 
 def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None:
-    if rows.isinf().any():
+    if rows.numel() and not bool(torch.isfinite(rows.detach().sum())) and rows.isinf().any():
         row, column = rows.isinf().nonzero()[0].tolist()
         raise ValueError(
             f"x must be finite in {rows.dtype} (NaN for a missing value); "
@@ -73,7 +72,4 @@ def map_chunks(
 ) -> list[Result]:
     """The results of ``query(start, stop)`` over chunks of rows; one empty chunk if there are no rows."""
     most = rows_at_a_time(rows, entries_per_row, chunk_size)
-    # Chunks of the same size: a GPU records what it is to do for each size.
-    n_chunks = max(1, math.ceil(len(rows) / most))
-    size = max(1, math.ceil(len(rows) / n_chunks))
-    return [query(start, min(start + size, len(rows))) for start in range(0, max(len(rows), 1), size)]
+    return [query(start, stop) for start, stop in even_chunks(len(rows), most, rows.device)]

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from socratic.kernels.choice import Digits, padded, precision, rows_of_program, takes_kernel
+from socratic.kernels import processor
+from socratic.kernels.choice import MOST_NODES, Digits, padded, precision, rows_of_program, takes_kernel
+from socratic.kernels.processor import takes_processor_kernel
 from socratic.kernels.sums import sums_of_pairs
 
 
-def takes_pair_covariance(weights: Tensor, a: Tensor, b: Tensor) -> bool:
-    """Whether the kernel takes a layer of these weights and values."""
-    return takes_kernel(weights, a, b, sides=(weights.shape[1], a.shape[1], b.shape[1]))
+class MaskOdds(NamedTuple):
+    """The odds that a child is dropped, from all sums together or from each by itself."""
+
+    odds: float
+    shared: bool
+
+    @property
+    def of_all(self) -> float:
+        """From all sums together."""
+        return self.odds if self.shared else 0.0
+
+    @property
+    def of_one(self) -> float:
+        """From each sum by itself."""
+        return 0.0 if self.shared else self.odds
+
+
+def takes_pair_covariance(weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None) -> bool:
+    """Whether the kernel takes a layer of these weights, values and covariances."""
+    sides = weights.shape[1], a.shape[1], b.shape[1]
+    if takes_processor_kernel(weights, a, b, *(part for part in (left, right) if part is not None)):
+        return max(sides) <= MOST_NODES
+    return takes_kernel(weights, a, b, sides=sides)
 
 
 def pair_covariance(
@@ -21,7 +45,7 @@ def pair_covariance(
     left: Tensor | None,
     right: Tensor | None,
     sums: Tensor,
-    mask_odds: float,
+    masks: MaskOdds,
     limit: float,
     digits: Digits = "all",
 ) -> Tensor:
@@ -31,8 +55,9 @@ def pair_covariance(
 
         sum_lr (W_s L R)_lr W_tlr + (a W_s) R (a W_t) + (W_s b) L (W_t b) + odds * sum_lr W_slr W_tlr E[a_l^2] E[b_r^2]
 
-    over the product of both sums. All terms are positive: nothing cancels. Where L and R are diagonal, the first term
-    is a sum over pairs with weights W_s W_t that all rows share, as the last one is.
+    over the product of both sums; the last term is there where s = t, or for all s and t if they share their masks. All
+    terms are positive: nothing cancels. Where L and R are diagonal, the first term is a sum over pairs with weights
+    W_s W_t that all rows share, as the last one is.
 
     Parameters
     ----------
@@ -43,8 +68,8 @@ def pair_covariance(
         Their relative variances or covariances.
     sums : (F, S, N)
         The sums, all positive.
-    mask_odds : float
-        Odds that a child is dropped from all sums together.
+    masks : MaskOdds
+        How likely children are dropped.
     limit : float
         The largest covariance that is kept.
     digits : {"five", "all"}
@@ -54,14 +79,17 @@ def pair_covariance(
     -------
     Tensor (F, N, S, S)
     """
+    if processor.computes(weights):
+        return processor.pair_covariance(weights, a, b, left, right, sums, masks.of_all, masks.of_one, limit)
     from socratic.kernels.programs import pair_covariance_kernel
 
     n_folds, n_sums, _ = weights.shape
     n_left, n_rows = a.shape[1:]
     n_right = b.shape[1]
+    own = _own(weights, a, b, left, right, sums, masks.of_one, digits) if masks.of_one > 0.0 else None
     if left is not None and right is not None and left.ndim != right.ndim:
         left, right = (x if x.ndim == 4 else torch.diag_embed(x.mT) for x in (left, right))
-    start = _shared(weights, a, b, left, right, mask_odds, digits)
+    start = _shared(weights, a, b, left, right, masks.of_all, digits)
     how = precision(digits)
     of_left, of_right = a.mT.contiguous(), b.mT.contiguous()  # (F, N, A), (F, N, B)
     left, right = _by_row(left, of_left), _by_row(right, of_right)
@@ -98,7 +126,26 @@ def pair_covariance(
             precision=how,
             num_warps=1 if max(n_left, n_sums) <= 32 else 4,
         )
+    if own is not None:  # in place: the rest of the matrix is not touched again
+        variance = out.diagonal(dim1=-2, dim2=-1)
+        variance += own.mT
+        variance.clamp_max_(limit)
     return out
+
+
+def _own(
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    sums: Tensor,
+    mask_odds: float,
+    digits: Digits,
+) -> Tensor:
+    """What masks of its own add to the relative variance of each sum: (F, S, N)."""
+    moments = a * a * (1.0 + _variances(left)), b * b * (1.0 + _variances(right))
+    return sums_of_pairs((weights * weights).mul_(mask_odds), *moments, digits=digits) / sums / sums
 
 
 def marginals(weights: Tensor, left: Tensor, right: Tensor, digits: Digits) -> tuple[Tensor, Tensor]:

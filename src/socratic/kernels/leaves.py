@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from socratic.kernels import processor
 from socratic.kernels.choice import FLOAT32, MOST_LEAVES, padded, rows_of_program, takes_kernel
+from socratic.kernels.processor import takes_processor_kernel
 
 
 def takes_picked(natural: Tensor, table: Tensor) -> bool:
     """Whether the kernel takes this product; arguments are those of :func:`picked_product`."""
-    return takes_kernel(natural, table, sides=(natural.shape[1],), most=MOST_LEAVES)
+    on_gpu = takes_kernel(natural, table, sides=(natural.shape[1],), most=MOST_LEAVES)
+    return on_gpu or takes_processor_kernel(natural, table)
 
 
 def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
@@ -29,6 +32,8 @@ def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
     -------
     Tensor (F, I, N)
     """
+    if processor.computes(natural):
+        return processor.picked_product(natural, table, picked)
     from socratic.kernels.value_programs import picked_product_kernel
 
     natural, table, picked = natural.contiguous(), table.contiguous(), picked.contiguous()
@@ -54,6 +59,8 @@ def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tenso
     -------
     Tensor (F, I, N)
     """
+    if processor.computes(natural):
+        return processor.power_product(natural, values, centre, picked, limit)
     from socratic.kernels.value_programs import power_product_kernel
 
     natural, n_picked = natural.contiguous(), picked.shape[1]
@@ -104,11 +111,19 @@ def _product(
 
 def takes_rescale(log_value: Tensor) -> bool:
     """Whether the kernel takes these log-values."""
-    return log_value.ndim == 3 and takes_kernel(log_value, sides=(log_value.shape[1],), most=MOST_LEAVES)
+    if log_value.ndim != 3:
+        return False
+    on_gpu = takes_kernel(log_value, sides=(log_value.shape[1],), most=MOST_LEAVES)
+    return on_gpu or takes_processor_kernel(log_value)
 
 
 def rescale(log_value: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-values (F, S, N) relative to the largest of their fold and row, and that as a scale (F, 1, N) in float64."""
+    """Log-values (F, S, N) relative to the largest of their fold and row, and that as a scale (F, 1, N) in float64.
+
+    The memory of ``log_value`` may be taken for the result.
+    """
+    if processor.computes(log_value):
+        return processor.rescale(log_value)
     from socratic.kernels.value_programs import rescale_kernel
 
     log_value = log_value.contiguous()

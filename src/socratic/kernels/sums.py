@@ -5,14 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.kernels import processor
 from socratic.kernels.choice import Digits, padded, precision, rows_in_a_row, rows_of_program, takes_kernel
+from socratic.kernels.processor import takes_processor_kernel
 
 _SUMS_OF_PROGRAM = 64
 
 
 def takes_sums(weights: Tensor, left: Tensor, right: Tensor) -> bool:
     """Whether the kernel takes the sums over all pairs of these children."""
-    return takes_kernel(weights, left, right, sides=(weights.shape[1], right.shape[1]))
+    sides = weights.shape[1], right.shape[1]
+    return takes_processor_kernel(weights, left, right) or takes_kernel(weights, left, right, sides=sides)
 
 
 def log_sums_of_pairs(
@@ -33,6 +36,8 @@ def log_sums_of_pairs(
     tuple of (F, S, N) and (F, 1, N)
         Log-values of the sums and their scale, likewise.
     """
+    if processor.computes(weights):
+        return processor.log_sums_of_pairs(weights, left, left_scale, right, right_scale)
     from socratic.kernels.programs import log_sum_kernel
 
     weights, left, right = weights.contiguous(), rows_in_a_row(left), rows_in_a_row(right)
@@ -70,7 +75,7 @@ def log_sums_of_pairs(
 
 def takes_pair_sums(weights: Tensor, a: Tensor, b: Tensor) -> bool:
     """Whether the kernel takes the sums over all pairs of these values; there may be any number of sums."""
-    return takes_kernel(weights, a, b, sides=(b.shape[1],))
+    return takes_processor_kernel(weights, a, b) or takes_kernel(weights, a, b, sides=(b.shape[1],))
 
 
 def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False, digits: Digits = "all") -> Tensor:
@@ -90,6 +95,9 @@ def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False
     -------
     Tensor (F, T, N), or (F, N, T) by row
     """
+    if processor.computes(weights):
+        sums = processor.sums_of_pairs(weights, a, b)
+        return sums.mT.contiguous() if by_row else sums
     from socratic.kernels.programs import pair_sum_kernel
 
     weights, a, b = weights.contiguous(), rows_in_a_row(a), rows_in_a_row(b)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.kernels import processor
 from socratic.kernels.choice import takes_kernel
+from socratic.kernels.processor import takes_processor_kernel
 
 _MOST_WEIGHTS = 16_384
 """Of a sum: a program holds them all."""
@@ -16,11 +18,14 @@ _OF_A_WARP = 512
 
 def takes_softmax(logits: Tensor) -> bool:
     """Whether the kernel takes these logits."""
-    return takes_kernel(logits, sides=(logits.shape[-1],), most=_MOST_WEIGHTS)
+    on_gpu = takes_kernel(logits, sides=(logits.shape[-1],), most=_MOST_WEIGHTS)
+    return on_gpu or takes_processor_kernel(logits)
 
 
 def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Softmax over the last axis, and the smallest value of each: (..., K) -> (..., K), (...)."""
+    if processor.computes(logits):
+        return processor.softmax(logits)
     from socratic.kernels.value_programs import softmax_kernel
 
     logits = logits.contiguous()

@@ -20,7 +20,7 @@ from torch import Tensor
 from socratic.inference.layered.noise import SumNoise
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
-from socratic.kernels.covariance import pair_covariance, takes_pair_covariance
+from socratic.kernels.covariance import MaskOdds, pair_covariance, takes_pair_covariance
 from socratic.memory import Scratch, map_tiles
 from socratic.numerics import pair_products, pair_sums, sqrt_or_zero
 from socratic.tracing import holds
@@ -148,7 +148,8 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     child_bytes = weights.shape[-1] * sums.element_size()
     floor = _floored(sums)
     limit = saturation(kept_dtype)
-    fused = children.b is not None and takes_pair_covariance(weights, children.a, children.b)
+    a, b, left, right = children
+    fused = b is not None and takes_pair_covariance(weights, a, b, left, right)
 
     def own(folds: slice, rows: slice, _: Scratch, spread: Tensor | float = 0.0) -> Tensor:
         """What only a sum's own variance gets from its weights, given that of its children: (F, S, N)."""
@@ -159,23 +160,32 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
     def matrix(folds: slice, rows: slice, scratch: Scratch) -> Tensor:
         """The whole covariance: (F, N, S, S)."""
         w, part, scale = weights[folds], children.cut(folds, rows), floor[folds, :, rows]
-        mask_odds = noise.odds if noise.shared else 0.0
         if fused and part.b is not None:
-            total = pair_covariance(w, part.a, part.b, part.left, part.right, scale, mask_odds, limit, noise.digits)
-            if noise.own:  # in place: the rest of the matrix is not touched again
+            masks = MaskOdds(noise.odds, noise.shared)
+            total = pair_covariance(w, part.a, part.b, part.left, part.right, scale, masks, limit, noise.digits)
+            if noise.common is not None:  # in place: the rest of the matrix is not touched again
                 variance = total.diagonal(dim1=-2, dim2=-1)
                 variance += own(folds, rows, scratch, variance.mT).mT
                 variance.clamp_max_(limit)
             return total
-        total = _propagated(w, part, mask_odds, scratch) / scale.mT.unsqueeze(-1) / scale.mT.unsqueeze(-2)
+        total = (
+            _propagated(w, part, noise.odds if noise.shared else 0.0, scratch)
+            / scale.mT.unsqueeze(-1)
+            / scale.mT.unsqueeze(-2)
+        )
         if noise.own:
             spread = total.diagonal(dim1=-2, dim2=-1).mT.clamp_max(limit)
             total = total + torch.diag_embed(own(folds, rows, scratch, spread).mT)
         return total.clamp_max(limit).to(kept_dtype)
 
+    untiled = fused and sums.device.type == "cpu"  # where a kernel holds nothing besides the result
+    whole = slice(0, n_folds), slice(0, n_rows), Scratch()
     if children.certain and noise.own:
-        total = map_tiles(own, n_folds, n_rows, 2 * child_bytes, sums.device, row_axis=2)
+        entry_bytes = 2 * child_bytes
+        total = own(*whole) if untiled else map_tiles(own, n_folds, n_rows, entry_bytes, sums.device, row_axis=2)
         return total.clamp_max(limit).to(kept_dtype)
+    if untiled:
+        return matrix(*whole)
     width = n_sums if children.correlated else 4
     return map_tiles(matrix, n_folds, n_rows, width * child_bytes, sums.device, row_axis=1)
 

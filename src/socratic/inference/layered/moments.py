@@ -45,6 +45,7 @@ from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.layered.values import LogValues, Products, sum_repetitions
 from socratic.inference.layered.walk import values_per_row, walk
 from socratic.inference.results import CovarianceKind, Method
+from socratic.kernels.processor import takes_processor_kernel
 from socratic.numerics import finite_or_zero, log_or_dead
 
 EXACT_REASON = "nodes share randomness only within their region"
@@ -130,7 +131,9 @@ class LayeredMoments:
         self.peaks: list[Tensor] = []
         self.method: Method = "layered" if covariance == "exact" else covariance
         self.reason = EXACT_REASON if covariance == "exact" else f"{covariance=} was asked for"
-        self.entries_per_row = values_per_row(circuit) + _covariances_per_row(circuit, covariance)
+        # A kernel needs no scaled copies of the covariances.
+        copies = 1 if takes_processor_kernel(circuit.root_branches()[0].logits) else 3
+        self.entries_per_row = values_per_row(circuit) + copies * _covariances_per_row(circuit, covariance)
 
     def of_rows(self, rows: Tensor, leaves: Tensor | None) -> MomentsOfRows:
         """The moments, given those of uncertain leaves: (N, L, I) or (N, L, I, I)."""
@@ -173,7 +176,7 @@ def leaf_covariance(leaves: Tensor | None, *, matrix: bool) -> Tensor | None:
 
 
 def _covariances_per_row(circuit: Circuit, covariance: CovarianceKind) -> int:
-    """Numbers held for the covariances of one row, with their scaled copies."""
+    """Numbers held for the covariances of one row."""
     power = 2 if covariance == "exact" else 1
     layers = [*circuit.inner_layers(), *circuit.root_branches()]
-    return 3 * sum(layer.n_folds * layer.n_nodes**power for layer in layers)
+    return sum(layer.n_folds * layer.n_nodes**power for layer in layers)

@@ -64,7 +64,9 @@ class SumNoise:
 
     def squares(self, weights: Tensor, folds: slice) -> Tensor:
         """The diagonal ``squares`` (F, S, K) of the covariance of these folds' ``weights``, each sum by itself."""
-        return self.odds * weights * weights if self.common is None else self.common[folds].to(weights) * weights
+        if self.common is None:
+            return (weights * weights).mul_(self.odds)
+        return self.common[folds].to(weights) * weights
 
     def of_sums(self, squares: Tensor, spread: Tensor | float, folds: slice) -> Tensor:
         """The relative variance (F, S, N) that sums get from their own weights.

@@ -29,7 +29,7 @@ def walk_down(
     """Surroundings of the nodes of every layer, by layer number, given the log-weights (N, C) of the classes."""
     around = [LogValues(*map(torch.empty_like, values)) for values in walked.layers]
     like = walked.layers[0].log_value
-    of_classes = LogValues.rescale(log_class_weights.t().unsqueeze(0).to(like.dtype))
+    of_classes = LogValues.rescale(log_class_weights.t().unsqueeze(0).to(like.dtype, copy=True))
     for branch, branch_weights in zip(circuit.root_branches(), weights.roots, strict=True):
         of_branch = LogValues(*(part.expand(branch.n_folds, -1, -1) for part in of_classes))
         _pass_down(branch, branch_weights, of_branch, walked, around)

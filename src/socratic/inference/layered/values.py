@@ -28,7 +28,7 @@ class LogValues(NamedTuple):
 
     @classmethod
     def rescale(cls, log_value: Tensor, log_scale: Tensor | float = 0.0) -> LogValues:
-        """Move the largest value of each region and row into the scale."""
+        """Move the largest value of each region and row into the scale; the memory of ``log_value`` may be reused."""
         if takes_rescale(log_value):
             relative, shift = rescale(log_value)
             return cls(relative, log_scale + shift)

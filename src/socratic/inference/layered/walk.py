@@ -69,8 +69,5 @@ def values_per_row(circuit: Circuit) -> int:
     """Node values of one row held by a walk: the leaves' statistics and the values of all layers."""
     leaves = sum(group.entries_per_row for group in circuit.leaves.leaf_groups())
     nodes = circuit.leaves.n_folds * circuit.leaves.n_nodes
-    widest = 0
-    for layer in [*circuit.inner_layers(), *circuit.root_branches()]:
-        nodes += layer.n_folds * layer.n_nodes
-        widest = max(widest, layer.n_folds * layer.n_children)
-    return leaves + 3 * nodes + widest
+    nodes += sum(layer.n_folds * layer.n_nodes for layer in [*circuit.inner_layers(), *circuit.root_branches()])
+    return leaves + 3 * nodes  # products are made a tile at a time

@@ -1,0 +1,302 @@
+// Relative covariances of sums over all pairs of left and right nodes.
+//
+// With L and R the covariances of both sides times the values a and b, and the weights W_t of a sum as a matrix, the
+// covariance of the sums s and t is, over the product of both,
+//
+//     sum_lr W_slr (L W_t (R + b b'))_lr + (a' W_s) R (a' W_t)'                       where both sides have covariances,
+//     sum_lr W_slr W_tlr l_l r_r + (a' W_s) R (a' W_t)' + (W_s b)' L (W_t b)          where they have variances l and r,
+//
+// or one side has none and the terms with it are 0. Masks add odds sum_lr W_slr W_tlr E[a_l^2 b_r^2], where s = t unless
+// all sums share them. All terms are positive: nothing cancels.
+#include "lanes.h"
+
+namespace {
+
+enum class Kind : int { ZERO, VARIANCES, MATRIX };
+
+}  // namespace
+
+// One side of the pairs, as the caller describes it: values, and their relative covariances in any form.
+struct Side {
+    const float *values, *covariance;
+    size_t fold_step, node_step;
+    size_t covariance_fold, covariance_line, covariance_node;
+    size_t n_nodes;
+    Kind kind;
+};
+
+namespace {
+
+template <int n_lines, int n_columns>
+INLINE void multiply_tile(vec *out, const vec *x, const vec *y, size_t n_inner, size_t width)
+{
+    vec total[n_lines][n_columns];
+    UNROLL for (int i = 0; i < n_lines; i++)
+        UNROLL for (int j = 0; j < n_columns; j++) total[i][j] = out[i * width + j];
+    for (size_t k = 0; k < n_inner; k++)
+        UNROLL for (int i = 0; i < n_lines; i++)
+            UNROLL for (int j = 0; j < n_columns; j++) total[i][j] += x[i * n_inner + k] * y[k * width + j];
+    UNROLL for (int i = 0; i < n_lines; i++)
+        UNROLL for (int j = 0; j < n_columns; j++) out[i * width + j] = total[i][j];
+}
+
+// out[i][j] += sum_k x[i][k] y[k][j], of matrices (lines, inner) and (inner, width), for the first columns
+void multiply(vec *out, const vec *x, const vec *y, size_t n_lines, size_t n_inner, size_t n_columns, size_t width)
+{
+    for (size_t line = 0; line < n_lines; line += TILE_LINES)
+        with_size<TILE_LINES>(smaller(TILE_LINES, n_lines - line), [&](auto lines) {
+            for (size_t column = 0; column < n_columns; column += TILE_COLUMNS)
+                with_size<TILE_COLUMNS>(smaller(TILE_COLUMNS, n_columns - column), [&](auto columns) {
+                    multiply_tile<lines, columns>(
+                        out + line * width + column, x + line * n_inner, y + column, n_inner, width);
+                });
+        });
+}
+
+template <int n_columns>
+INLINE void weigh_lines(vec *out, const vec *x, const float *weights, size_t n_lines, size_t n_inner, size_t width)
+{
+    for (size_t line = 0; line < n_lines; line++, x += n_inner, out += width) {
+        const float *from = weights;
+        vec total[n_columns];
+        UNROLL for (int j = 0; j < n_columns; j++) total[j] = vec{};
+        for (size_t k = 0; k < n_inner; k++, from += width)
+            UNROLL for (int j = 0; j < n_columns; j++) total[j] += from[j] * x[k];
+        UNROLL for (int j = 0; j < n_columns; j++) out[j] = total[j];
+    }
+}
+
+// out[i][j] = sum_k x[i][k] weights[k * width + j], of a matrix (lines, inner)
+void multiply_weights(vec *out, const vec *x, const float *weights, size_t n_lines, size_t n_inner, size_t width)
+{
+    const size_t tile = tile_size(width);
+    for (size_t column = 0; column < width; column += tile)
+        with_size<MOST_SUMS>(smaller(tile, width - column), [&](auto columns) {
+            weigh_lines<columns>(out + column, x, weights + column, n_lines, n_inner, width);
+        });
+}
+
+template <int n_lines> INLINE void sum_some_lines(vec *marginal, const float *weights, const vec *values, size_t n)
+{
+    vec total[n_lines];
+    UNROLL for (int i = 0; i < n_lines; i++) total[i] = vec{};
+    for (size_t k = 0; k < n; k++)
+        UNROLL for (int i = 0; i < n_lines; i++) total[i] += weights[i * n + k] * values[k];
+    UNROLL for (int i = 0; i < n_lines; i++) marginal[i] = total[i];
+}
+
+// marginal[l] = sum_r weights[l * n + r] values[r]
+void sum_lines(vec *marginal, const float *weights, const vec *values, size_t n_lines, size_t n)
+{
+    for (size_t line = 0; line < n_lines; line += TILE_LINES)
+        with_size<TILE_LINES>(smaller(TILE_LINES, n_lines - line), [&](auto lines) {
+            sum_some_lines<lines>(marginal + line, weights + line * n, values, n);
+        });
+}
+
+// One side of the pairs for a block of rows.
+struct BlockSide {
+    size_t n;
+    vec *values;      // [n]
+    vec *covariance;  // times both values: [n][n], or only the diagonal [n]
+    vec *moments;     // E[value^2]: [n]
+    vec *marginals;   // of each sum: [t][n]
+
+    static size_t size(size_t n, size_t n_sums) { return n * (n + 2 + n_sums); }
+
+    BlockSide(size_t n, vec *room)
+        : n(n), values(room), covariance(values + n), moments(covariance + n * n), marginals(moments + n)
+    {
+    }
+
+    void read(const Side &side, size_t fold, Block block, bool as_matrix)
+    {
+        for (size_t i = 0; i < n; i++) {
+            const float *from = side.values + fold * side.fold_step + i * side.node_step + block.row;
+            values[i] = load(from, block.n_rows, 1.0f);
+            moments[i] = values[i] * values[i];
+        }
+        if (side.kind == Kind::ZERO)
+            return;
+        const float *from = side.covariance + fold * side.covariance_fold + block.row;
+        if (side.kind == Kind::VARIANCES && as_matrix)
+            clear(covariance, n * n);
+        for (size_t i = 0; i < n; i++) {
+            const size_t own = as_matrix ? i * n + i : i;
+            if (side.kind == Kind::VARIANCES)
+                covariance[own] = load(from + i * side.covariance_node, block.n_rows, 0.0f) * moments[i];
+            else
+                for (size_t j = 0; j < n; j++) {
+                    const float *entry = from + i * side.covariance_line + j * side.covariance_node;
+                    covariance[i * n + j] = load(entry, block.n_rows, 0.0f) * values[i] * values[j];
+                }
+            moments[i] += covariance[own];
+        }
+    }
+
+    // sums[t][s] += sum_ij m_t[i] C_ij m_s[j] for s <= t, with the marginals m of all sums and the covariance C
+    void add_marginals(vec *sums, bool as_matrix, size_t n_sums, vec *passed, vec *by_node) const
+    {
+        clear(passed, n_sums * n);
+        if (as_matrix)
+            multiply(passed, marginals, covariance, n_sums, n, n, n);
+        for (size_t t = 0; t < n_sums; t++)
+            for (size_t i = 0; i < n; i++) {
+                by_node[i * n_sums + t] = marginals[t * n + i];
+                if (!as_matrix)
+                    passed[t * n + i] = marginals[t * n + i] * covariance[i];
+            }
+        for (size_t t = 0; t < n_sums; t += TILE_LINES) {
+            const size_t n_lines = smaller(TILE_LINES, n_sums - t);
+            multiply(sums + t * n_sums, passed + t * n, by_node, n_lines, n, t + n_lines, n_sums);
+        }
+    }
+};
+
+// The pairs of a layer, and room for a block of rows.
+class Pairs {
+  public:
+    vec *sums;  // [t][s] for s <= t, of the block that was computed last
+
+    Pairs(const Side &left, const Side &right, size_t n_sums, float shared_odds, float own_odds)
+        : left(left), right(right), n_sums(n_sums), shared_odds(shared_odds), own_odds(own_odds),
+          n_left(left.n_nodes), n_right(right.n_nodes),
+          n_pairs(n_left * n_right), matrices(left.kind == Kind::MATRIX || right.kind == Kind::MATRIX),
+          widest(n_left > n_right ? n_left : n_right), of_left(left.kind != Kind::ZERO),
+          of_right(right.kind != Kind::ZERO), both(of_left && of_right),
+          room(2 * (n_sums * n_pairs / LANES + 1) + BlockSide::size(n_left, n_sums) + BlockSide::size(n_right, n_sums) +
+               3 * n_pairs + n_right * n_right + n_sums * (n_sums + 1 + 2 * widest))
+    {
+    }
+
+    bool missing() const { return room.missing(); }
+
+    // Turn to another fold, with weights (S, A * B).
+    void begin(const float *weights_of_fold)
+    {
+        weights = weights_of_fold;
+        by_pair = reinterpret_cast<float *>(room.start());
+        squares = reinterpret_cast<float *>(room.start() + n_sums * n_pairs / LANES + 1);
+        transpose(weights, n_pairs, n_sums, n_pairs, by_pair);
+        for (size_t k = 0; own_odds > 0.0f && k < n_pairs * n_sums; k++)
+            squares[k] = own_odds * by_pair[k] * by_pair[k];
+    }
+
+    void compute(size_t fold, Block block)
+    {
+        vec *next = room.start() + 2 * (n_sums * n_pairs / LANES + 1);
+        const auto take = [&](size_t n) { return next += n, next - n; };
+        BlockSide a(n_left, take(BlockSide::size(n_left, n_sums)));
+        BlockSide b(n_right, take(BlockSide::size(n_right, n_sums)));
+        vec *diagonal = take(n_pairs), *shared = take(n_pairs), *half = take(n_pairs), *plus = take(n_right * n_right);
+        sums = take(n_sums * n_sums);
+        vec *passed = take(n_sums * widest), *by_node = take(n_sums * widest);
+        a.read(left, fold, block, matrices);
+        b.read(right, fold, block, matrices);
+        clear(sums, n_sums * n_sums);
+        const bool chain = both && matrices;
+        if (of_right) {
+            for (size_t t = 0; t < n_sums; t++)
+                multiply_weights(b.marginals + t * n_right, a.values, weights + t * n_pairs, 1, n_left, n_right);
+            b.add_marginals(sums, matrices, n_sums, passed, by_node);
+        }
+        if (of_left && !chain) {
+            for (size_t t = 0; t < n_sums; t++)
+                sum_lines(a.marginals + t * n_left, weights + t * n_pairs, b.values, n_left, n_right);
+            a.add_marginals(sums, matrices, n_sums, passed, by_node);
+        }
+        if (own_odds > 0.0f)
+            add_own(a, b, diagonal, take(n_sums));
+        const bool has_diagonal = fill_diagonal(a, b, diagonal);
+        if (!chain && !has_diagonal)
+            return;
+        for (size_t i = 0; chain && i < n_right; i++)
+            for (size_t j = 0; j < n_right; j++)
+                plus[i * n_right + j] = b.covariance[i * n_right + j] + b.values[i] * b.values[j];
+        for (size_t t = 0; t < n_sums; t++) {
+            const float *of_sum = weights + t * n_pairs;
+            if (has_diagonal)
+                for (size_t k = 0; k < n_pairs; k++)
+                    shared[k] = of_sum[k] * diagonal[k];
+            else
+                clear(shared, n_pairs);
+            if (chain) {
+                multiply_weights(half, a.covariance, of_sum, n_left, n_left, n_right);
+                multiply(shared, half, plus, n_left, n_right, n_right, n_right);
+            }
+            add_products(t + 1, sums + t * n_sums, by_pair, n_sums, shared, n_pairs);
+        }
+    }
+
+  private:
+    // What masks of its own add to the variance of each sum.
+    void add_own(const BlockSide &a, const BlockSide &b, vec *moments, vec *own)
+    {
+        for (size_t l = 0, k = 0; l < n_left; l++)
+            for (size_t r = 0; r < n_right; r++, k++)
+                moments[k] = a.moments[l] * b.moments[r];
+        clear(own, n_sums);
+        add_products(n_sums, own, squares, n_sums, moments, n_pairs);
+        for (size_t t = 0; t < n_sums; t++)
+            sums[t * n_sums + t] += own[t];
+    }
+
+    // What the weights of both sums meet at the same pair: variances, and what shared masks add. False if it is 0.
+    bool fill_diagonal(const BlockSide &a, const BlockSide &b, vec *diagonal) const
+    {
+        const bool variances = both && !matrices;
+        for (size_t l = 0, k = 0; l < n_left; l++)
+            for (size_t r = 0; r < n_right; r++, k++) {
+                diagonal[k] = shared_odds * a.moments[l] * b.moments[r];
+                if (variances)
+                    diagonal[k] += a.covariance[l] * b.covariance[r];
+            }
+        return variances || shared_odds > 0.0f;
+    }
+
+    const Side &left, &right;
+    const size_t n_sums;
+    const float shared_odds, own_odds;
+    const size_t n_left, n_right, n_pairs;
+    const bool matrices;
+    const size_t widest;
+    const bool of_left, of_right, both;
+    const Vectors room;
+    const float *weights = nullptr;
+    float *by_pair = nullptr;  // the weights, those of all sums side by side
+    float *squares = nullptr;  // likewise their squares, times the odds of masks of their own
+};
+
+}  // namespace
+
+// Covariances (F, S, S, N) of sums over all pairs, for some tasks; weights are (F, S, A * B), sums (F, S, N).
+EXPORT int pair_covariance(
+    const float *weights, const Side *left, const Side *right, const float *sums, size_t sum_fold, size_t sum_node,
+    float shared_odds, float own_odds, float limit, float *out, size_t n_sums, size_t n_rows, size_t first, size_t last)
+{
+    Pairs pairs(*left, *right, n_sums, shared_odds, own_odds);
+    const Vectors inverse(n_sums);
+    if (pairs.missing() || inverse.missing())
+        return -1;
+    for (size_t number = first; number < last; number++) {
+        const Task task(number, n_rows);
+        if (number == first || task.row == 0)
+            pairs.begin(weights + task.fold * n_sums * left->n_nodes * right->n_nodes);
+        for (size_t number = 0; number < task.n_blocks(); number++) {
+            const Block block(task, number);
+            pairs.compute(task.fold, block);
+            vec *one_over = inverse.start();
+            for (size_t t = 0; t < n_sums; t++)
+                one_over[t] =
+                    1.0f / load(sums + task.fold * sum_fold + t * sum_node + block.row, block.n_rows, 1.0f);
+            float *to = out + task.fold * n_sums * n_sums * n_rows + block.row;
+            for (size_t t = 0; t < n_sums; t++)
+                for (size_t s = 0; s <= t; s++) {
+                    const vec value = at_most(pairs.sums[t * n_sums + s] * one_over[s] * one_over[t], limit);
+                    store(to + (t * n_sums + s) * n_rows, value, block.n_rows);
+                    store(to + (s * n_sums + t) * n_rows, value, block.n_rows);
+                }
+        }
+    }
+    return 0;
+}

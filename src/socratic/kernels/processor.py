@@ -1,0 +1,279 @@
+"""Kernels for processors, in C++ (``kernels/cpp``): what they are given, and how their work is shared among threads.
+
+They are built when the library is installed, where there is a compiler (``hatch_build.py``); without them PyTorch
+computes the same. All are for float32, with the rows of a batch in the lanes of vectors. Their work comes in tasks: a
+fold and some of its rows, or a line of weights.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from concurrent.futures import Future, ThreadPoolExecutor
+from ctypes import POINTER, Structure, c_float, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from socratic.shortcuts import allowed_shortcuts
+
+_BUILT = Path(__file__).parent / "built"
+_ROWS_OF_TASK = 256
+"""``GROUP_ROWS`` of ``lanes.h``."""
+_OPERATIONS_OF_THREAD = 1_000_000
+"""Fewer are done before another thread has begun."""
+
+
+def computes(like: Tensor) -> bool:
+    """Whether there are kernels where this tensor lies."""
+    return like.device.type == "cpu" and _library() is not None
+
+
+def takes_processor_kernel(*tensors: Tensor) -> bool:
+    """Whether the kernels take these tensors: in float32, without gradients, and not where torch only records."""
+    return (
+        not torch.compiler.is_compiling()
+        and allowed_shortcuts().kernels
+        and all(
+            computes(tensor)
+            and not (tensor.requires_grad and torch.is_grad_enabled())
+            and tensor.dtype == torch.float32
+            and type(tensor) in {Tensor, nn.Parameter}  # others, of torch's own and of users, may have no memory
+            and tensor.numel() > 0
+            for tensor in tensors
+        )
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+class _Side(Structure):
+    """``Side`` of ``covariance.c``."""
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("covariance", c_void_p),
+        *((name, c_size_t) for name in ("fold_step", "node_step")),
+        *((name, c_size_t) for name in ("covariance_fold", "covariance_line", "covariance_node", "n_nodes")),
+        ("kind", c_int),
+    )
+
+
+_VALUES: list[Any] = [c_void_p, c_size_t, c_size_t]
+"""A tensor with its rows last, and the steps between folds and between nodes."""
+_SCALE: list[Any] = [c_void_p, c_size_t]
+_ARGUMENTS: dict[str, list[Any]] = {
+    "sums_of_pairs": [c_void_p, *_VALUES, *_VALUES, c_void_p, *[c_size_t] * 4],
+    "log_sums_of_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 2, *[c_size_t] * 4],
+    "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
+    "power_product": [*[c_void_p] * 4, c_float, c_void_p, *[c_size_t] * 4],
+    "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
+    "softmax": [*[c_void_p] * 3, c_size_t],
+    "rescale": [*[c_void_p] * 2, *[c_size_t] * 2],
+}
+"""Of each kernel, before the first task and the one after the last."""
+
+
+@cache
+def _library() -> Any:
+    """The kernels for this processor; None where there are none."""
+    path = _BUILT / f"kernels-{_target()}.so"
+    if not path.exists():
+        return None
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:  # built for another system
+        return None
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = [*arguments, c_size_t, c_size_t], c_int
+    return library
+
+
+def _target() -> str:
+    """The instructions that kernels are built for: the widest of those that torch takes, too."""
+    if platform.machine() in {"arm64", "aarch64"}:
+        return "arm64"
+    return torch.backends.cpu.get_cpu_capability().lower()
+
+
+class _Threads:
+    """Threads that wait for work: as many as torch may take, besides the one that asks."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)  # a child has the memory of threads, not the threads
+
+    def forget(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, *call: Any) -> Future[int]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="socratic-kernels")
+        return self._pool.submit(*call)
+
+
+_threads = _Threads()
+
+
+def _run(name: str, n_tasks: int, operations: int, *arguments: Any) -> None:
+    """Call a kernel for all of its tasks, in as many threads as torch may take and the work is worth."""
+    kernel = getattr(_library(), name)
+    n_threads = max(1, min(torch.get_num_threads(), n_tasks, operations // _OPERATIONS_OF_THREAD))
+    bounds = [n_tasks * part // n_threads for part in range(n_threads + 1)]
+    others = [_threads.submit(kernel, *arguments, *bounds[part : part + 2]) for part in range(1, n_threads)]
+    failed = [kernel(*arguments, *bounds[:2]), *(other.result() for other in others)]
+    if any(failed):
+        raise MemoryError(f"not enough memory for the rows that {name} takes at a time")
+
+
+def _tasks(n_folds: int, n_rows: int) -> int:
+    return n_folds * -(-n_rows // _ROWS_OF_TASK)
+
+
+def _rows_last(values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
+    """Values (F, nodes, N) whose rows lie side by side, and the arguments that say where they lie."""
+    values = values if values.stride(-1) == 1 or values.shape[-1] == 1 else values.contiguous()
+    return values, (values.data_ptr(), values.stride(0), values.stride(1))
+
+
+def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Sums (F, S, N); see :func:`socratic.kernels.sums.sums_of_pairs`."""
+    weights = weights.contiguous()
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = a.shape[2]
+    (a, of_a), (b, of_b) = _rows_last(a), _rows_last(b)
+    out = weights.new_empty(n_folds, n_sums, n_rows)
+    sizes = (n_sums, a.shape[1], b.shape[1], n_rows)
+    operations = n_folds * n_sums * n_pairs * n_rows
+    tasks = _tasks(n_folds, n_rows)
+    _run("sums_of_pairs", tasks, operations, weights.data_ptr(), *of_a, *of_b, out.data_ptr(), *sizes)
+    return out
+
+
+def log_sums_of_pairs(
+    weights: Tensor, left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Log-values and their scale; see :func:`socratic.kernels.sums.log_sums_of_pairs`."""
+    weights = weights.contiguous()
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = left.shape[2]
+    (left, of_left), (right, of_right) = _rows_last(left), _rows_last(right)
+    (left_scale, of_left_scale), (right_scale, of_right_scale) = _rows_last(left_scale), _rows_last(right_scale)
+    log_value, log_scale = weights.new_empty(n_folds, n_sums, n_rows), left_scale.new_empty(n_folds, 1, n_rows)
+    _run(
+        "log_sums_of_pairs",
+        _tasks(n_folds, n_rows),
+        n_folds * n_sums * n_pairs * n_rows,
+        weights.data_ptr(),
+        *of_left,
+        *of_left_scale[:2],
+        *of_right,
+        *of_right_scale[:2],
+        log_value.data_ptr(),
+        log_scale.data_ptr(),
+        *(n_sums, left.shape[1], right.shape[1], n_rows),
+    )
+    return log_value, log_scale
+
+
+def pair_covariance(
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    sums: Tensor,
+    shared_odds: float,
+    own_odds: float,
+    limit: float,
+) -> Tensor:
+    """Covariances (F, N, S, S), rows last in memory; see :func:`socratic.kernels.covariance.pair_covariance`.
+
+    ``own_odds`` are those of masks that a child has for each sum.
+    """
+    weights = weights.contiguous()
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = a.shape[2]
+    (a, left, of_left), (b, right, of_right) = _side(a, left), _side(b, right)
+    sums, of_sums = _rows_last(sums)
+    out = weights.new_empty(n_folds, n_sums, n_sums, n_rows)
+    _run(
+        "pair_covariance",
+        _tasks(n_folds, n_rows),
+        n_folds * n_sums * n_sums * n_pairs * n_rows,
+        weights.data_ptr(),
+        of_left,
+        of_right,
+        *of_sums,
+        shared_odds,
+        own_odds,
+        limit,
+        out.data_ptr(),
+        n_sums,
+        n_rows,
+    )
+    return out.permute(0, 3, 1, 2)
+
+
+def _side(values: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor | None, _Side]:
+    """One side of pairs: values (F, A, N) and covariances in any form, whose memory the description points to."""
+    values, of_values = _rows_last(values)
+    where, steps = None, (0, 0, 0)
+    if covariance is not None and covariance.ndim == 4:
+        covariance = covariance.permute(0, 2, 3, 1)  # (F, A, A, N)
+    if covariance is not None:
+        covariance, (where, *_) = _rows_last(covariance)
+        steps = (covariance.stride(0), covariance.stride(1), covariance.stride(-2))
+    kind = 0 if covariance is None else covariance.ndim - 2
+    pointer, fold, node = of_values
+    return values, covariance, _Side(pointer, where, fold, node, *steps, values.shape[1], kind)
+
+
+def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tensor, limit: float) -> Tensor:
+    """Log-densities (F, I, N); see :func:`socratic.kernels.leaves.power_product`."""
+    tables = values.contiguous(), centre.contiguous(), picked.contiguous()
+    return _product("power_product", natural, tables, (limit,), values.shape[-1])
+
+
+def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
+    """Log-densities (F, I, N); see :func:`socratic.kernels.leaves.picked_product`."""
+    return _product("picked_product", natural, (table.contiguous(), picked.contiguous()), (), table.shape[-1])
+
+
+def _product(
+    name: str, natural: Tensor, tables: tuple[Tensor, ...], settings: tuple[float, ...], n_rows: int
+) -> Tensor:
+    """Call a kernel that multiplies matrices (F, I, D * T) with statistics."""
+    n_folds, n_nodes, n_statistics = natural.shape
+    n_picked = tables[-1].shape[1]
+    by_statistic = natural.mT.contiguous()  # no copy of those of a leaf layer
+    out = natural.new_empty(n_folds, n_nodes, n_rows)
+    pointers = [part.data_ptr() for part in (by_statistic, *tables)]
+    sizes = (n_nodes, n_picked, n_statistics // n_picked, n_rows)
+    operations = natural.numel() * n_rows
+    _run(name, _tasks(n_folds, n_rows), operations, *pointers, *settings, out.data_ptr(), *sizes)
+    return out
+
+
+def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and the smallest of each sum; see :func:`socratic.kernels.weights.softmax`."""
+    logits = logits.contiguous()
+    weights, smallest = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
+    pointers = logits.data_ptr(), weights.data_ptr(), smallest.data_ptr()
+    _run("softmax", smallest.numel(), 4 * logits.numel(), *pointers, logits.shape[-1])
+    return weights, smallest
+
+
+def rescale(log_value: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-values and their scale; see :func:`socratic.kernels.leaves.rescale`."""
+    log_value = log_value.contiguous()
+    n_folds, n_nodes, n_rows = log_value.shape
+    log_scale = log_value.new_empty(n_folds, 1, n_rows, dtype=torch.float64)
+    pointers = log_value.data_ptr(), log_scale.data_ptr()
+    _run("rescale", _tasks(n_folds, n_rows), log_value.numel(), *pointers, n_nodes, n_rows)
+    return log_value, log_scale
