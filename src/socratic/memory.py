@@ -46,12 +46,23 @@ _TABLE_ENTRIES = Budget(2**22, 2**22)
 """Numbers of a table that is made in pieces, to be summed up or looked through."""
 _RECORDED_BYTES = 4 * 2**30
 """What the recorded queries of a circuit hold on a GPU."""
+_LARGEST_FREED_BYTES = 32 * 2**20 - 2**16
+"""A block with its header, as large as the C library of Linux takes note of."""
 _ROWS_OF_VECTOR = 16
 """Of a processor: as many rows as its widest vectors hold."""
 MOST_RECORDINGS = 16
 """How many queries of a circuit are recorded, or remembered to have come once."""
 MOST_BITS = 2**33
 """Bits of the largest table that cannot be made in pieces: which nodes of a graph share what."""
+
+
+def keep_freed_memory() -> None:
+    """Let a processor's memory of a chunk be taken again without asking the system for it.
+
+    The C library of Linux gives memory back as soon as more than twice the largest block that was ever freed is unused,
+    if that block had at most 32 MB. To be given pages again costs as much as a tenth of a query.
+    """
+    torch.empty(_LARGEST_FREED_BYTES, dtype=torch.uint8)
 
 
 def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = None) -> int:

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 import socratic
+from socratic.inference.layered.sum_product import sum_products
 from socratic.kernels import processor
+from socratic.kernels.gradients import takes_pair_gradients
 from socratic.kernels.leaves import power_product, rescale
 from socratic.kernels.sums import log_sums_of_pairs, takes_sums
 from socratic.kernels.weights import softmax, takes_softmax
@@ -69,13 +71,74 @@ def test_sums(layer: cases.Layer) -> None:
     cases.check_pair_sums(layer, "cpu")
 
 
+@torch.enable_grad()
+def check_gradients(layer: cases.Layer) -> None:
+    """Gradients of sums by weights and values, also where only some are asked for, and those of gradients."""
+    weights = cases.weights_of(layer.n_folds, layer.n_sums, layer.n_left * layer.n_right)
+    sides = [cases.numbers(layer.n_folds + 1, n, layer.n_rows, seed=n)[1:] for n in (layer.n_left, layer.n_right)]
+    inputs = [part.requires_grad_() for part in (weights, *sides)]
+    wide = [part.detach().double().requires_grad_() for part in inputs]
+    gradient = cases.numbers(layer.n_folds, layer.n_sums, layer.n_rows, seed=9)
+    assert takes_pair_gradients(*inputs)
+    expected = torch.autograd.grad(sum_products(*wide), wide, gradient.double())
+    found = torch.autograd.grad(sum_products(*inputs), inputs, gradient)
+    for value, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(value.double(), wanted, rtol=1e-4, atol=cases.RTOL * float(wanted.abs().max()))
+    for number, part in enumerate(inputs):
+        alone = [other if other is part else other.detach() for other in inputs]
+        (value,) = torch.autograd.grad(sum_products(*alone), part, gradient)
+        assert torch.equal(value, found[number])
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_gradients_of_sums(layer: cases.Layer) -> None:
+    check_gradients(layer)
+
+
+@torch.enable_grad()
+def test_gradients_of_gradients() -> None:
+    def second(parts: list[Tensor]) -> Tensor:
+        (first,) = torch.autograd.grad(torch.log(sum_products(*parts)).sum(), parts[1], create_graph=True)
+        (found,) = torch.autograd.grad((first * first).sum(), parts[2])
+        return found
+
+    weights = cases.weights_of(2, 3, 4 * 5)
+    parts = [weights, torch.rand(2, 4, 17), torch.rand(2, 5, 17)]
+    expected = second([part.double().requires_grad_() for part in parts])
+    torch.testing.assert_close(
+        second([part.requires_grad_() for part in parts]).double(), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@torch.enable_grad()
+def test_training_has_the_gradients_of_float64() -> None:
+    circuit, x = circuit_and_rows()
+    wide = socratic.rat_spn(30, 5, n_sums=6, n_leaves=7, depth=3, n_repetitions=3, seed=1).double()
+    circuit.log_likelihood(x).sum().backward()
+    wide.log_likelihood(x).sum().backward()
+    for found, expected in zip(circuit.parameters(), wide.parameters(), strict=True):
+        assert found.grad is not None
+        assert expected.grad is not None
+        scale = float(expected.grad.abs().max())
+        torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-3, atol=1e-5 * scale)
+
+
+def test_functions_are_transformed_as_without_them() -> None:
+    circuit, x = circuit_and_rows()
+    row = x[0].nan_to_num()
+    jacobian = torch.func.jacrev(lambda row: circuit.log_likelihood(row.unsqueeze(0)).squeeze(0))
+    with socratic.acceleration(kernels=False):
+        expected = jacobian(row)
+    torch.testing.assert_close(jacobian(row), expected)
+
+
 @pytest.mark.parametrize("size", [*cases.PRODUCTS, (2, 25, 70, 3, 80, 33), (1, 3, 200, 3, 300, 300)])
 def test_products_with_statistics(size: tuple[int, ...]) -> None:
     cases.check_picked(size, "cpu")
     cases.check_powers(size, "cpu")
 
 
-@pytest.mark.parametrize("check", [cases.check_rescale, cases.check_softmax])
+@pytest.mark.parametrize("check", [cases.check_rescale, cases.check_softmax, cases.check_join])
 def test_weights_and_values(check: Callable[[str], None]) -> None:
     check("cpu")
 
@@ -265,19 +328,21 @@ def test_they_keep_to_their_memory(tmp_path: Path) -> None:
     ).stdout.strip()
     program = f"""
 import torch, pathlib
+from socratic.inference.layered.sum_product import sum_products
 from socratic.kernels import processor
+from socratic.kernels.gradients import takes_pair_gradients
 from tests.kernels import cases, test_processor
 processor._BUILT = pathlib.Path({str(tmp_path)!r})
 processor._target = lambda: {processor._target()!r}
 with torch.no_grad():
     assert processor._library() is not None
     for layer in test_processor.LAYERS:
-        cases.check_sums(layer, "cpu"), cases.check_pair_sums(layer, "cpu")
+        cases.check_sums(layer, "cpu"), cases.check_pair_sums(layer, "cpu"), test_processor.check_gradients(layer)
     for size in cases.PRODUCTS:
         cases.check_picked(size, "cpu"), cases.check_powers(size, "cpu")
     for case in cases.COVARIANCES:
         cases.check_covariance(case, "cpu")
-    cases.check_softmax("cpu"), cases.check_rescale("cpu")
+    cases.check_softmax("cpu"), cases.check_rescale("cpu"), cases.check_join("cpu")
 print("clean")
 """
     environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}

@@ -142,9 +142,10 @@ class Gaussian(ExponentialFamily):
     def natural(self, parameters: Parameters, centre: Tensor) -> Tensor:
         variance = self.variance(parameters)
         deviation = parameters["mean"] - centre.unsqueeze(-1)
-        precision = 1.0 / variance
-        constant = -0.5 * (deviation * deviation * precision + torch.log(2 * math.pi * variance))
-        return torch.stack([constant, deviation * precision, -0.5 * precision], dim=1)
+        precision = torch.reciprocal(variance)
+        linear = deviation * precision
+        constant = -0.5 * torch.addcmul(torch.log(2 * math.pi * variance), deviation, linear)
+        return torch.stack([constant, linear, -0.5 * precision], dim=1)
 
     def expectations(self, parameters: Parameters, centre: Tensor) -> Tensor:
         deviation = parameters["mean"] - centre.unsqueeze(-1)

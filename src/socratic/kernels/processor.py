@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from socratic.memory import keep_freed_memory
 from socratic.shortcuts import allowed_shortcuts
 
 _BUILT = Path(__file__).parent / "built"
@@ -33,14 +34,18 @@ def computes(like: Tensor) -> bool:
     return like.device.type == "cpu" and _library() is not None
 
 
-def takes_processor_kernel(*tensors: Tensor) -> bool:
-    """Whether the kernels take these tensors: in float32, without gradients, and not where torch only records."""
+def takes_processor_kernel(*tensors: Tensor, gradients: bool = False) -> bool:
+    """Whether the kernels take these tensors: in float32, and not where torch only records or transforms functions.
+
+    ``gradients`` says of a kernel that it has some.
+    """
     return (
         not torch.compiler.is_compiling()
         and allowed_shortcuts().kernels
+        and (gradients or not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors))
+        and not torch._C._are_functorch_transforms_active()  # whose tensors have no memory of their own
         and all(
             computes(tensor)
-            and not (tensor.requires_grad and torch.is_grad_enabled())
             and tensor.dtype == torch.float32
             and type(tensor) in {Tensor, nn.Parameter}  # others, of torch's own and of users, may have no memory
             and tensor.numel() > 0
@@ -68,9 +73,11 @@ _SCALE: list[Any] = [c_void_p, c_size_t]
 _ARGUMENTS: dict[str, list[Any]] = {
     "sums_of_pairs": [c_void_p, *_VALUES, *_VALUES, c_void_p, *[c_size_t] * 4],
     "log_sums_of_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 2, *[c_size_t] * 4],
+    "gradients_of_pairs": [c_void_p, *_VALUES, *_VALUES, *[c_void_p] * 4, *[c_size_t] * 4],
     "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
     "power_product": [*[c_void_p] * 4, c_float, c_void_p, *[c_size_t] * 4],
     "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
+    "join": [*[c_void_p] * 4, *[c_size_t] * 3],
     "softmax": [*[c_void_p] * 3, c_size_t],
     "rescale": [*[c_void_p] * 2, *[c_size_t] * 2],
 }
@@ -90,6 +97,7 @@ def _library() -> Any:
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = [*arguments, c_size_t, c_size_t], c_int
+    keep_freed_memory()
     return library
 
 
@@ -181,6 +189,35 @@ def log_sums_of_pairs(
     return log_value, log_scale
 
 
+def gradients_of_pairs(
+    weights: Tensor, a: Tensor, b: Tensor, gradient: Tensor, needed: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients by weights and by both sides, those that are needed, of what :func:`sums_of_pairs` gives."""
+    weights, gradient = weights.contiguous(), gradient.contiguous()
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = a.shape[2]
+    (a, of_a), (b, of_b) = _rows_last(a), _rows_last(b)
+    by_weights, by_a, by_b = (
+        torch.empty_like(part, memory_format=torch.contiguous_format) if need else None
+        for part, need in zip((weights, a, b), needed, strict=True)
+    )
+    pointers = [None if part is None else part.data_ptr() for part in (by_a, by_b, by_weights)]
+    sizes = (n_sums, a.shape[1], b.shape[1], n_rows)
+    operations = 2 * n_folds * n_sums * n_pairs * n_rows
+    _run(
+        "gradients_of_pairs",
+        n_folds,
+        operations,
+        weights.data_ptr(),
+        *of_a,
+        *of_b,
+        gradient.data_ptr(),
+        *pointers,
+        *sizes,
+    )
+    return by_weights, by_a, by_b
+
+
 def pair_covariance(
     weights: Tensor,
     a: Tensor,
@@ -258,6 +295,17 @@ def _product(
     operations = natural.numel() * n_rows
     _run(name, _tasks(n_folds, n_rows), operations, *pointers, *settings, out.data_ptr(), *sizes)
     return out
+
+
+def join(log_value: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-values of the class roots and their scale; see :func:`socratic.kernels.roots.join`."""
+    log_value, log_scale = log_value.contiguous(), log_scale.contiguous()
+    n_repetitions, n_classes, n_rows = log_value.shape
+    relative, shift = log_value.new_empty(1, n_classes, n_rows), log_scale.new_empty(1, 1, n_rows)
+    pointers = [part.data_ptr() for part in (log_value, log_scale, relative, shift)]
+    sizes = n_repetitions, n_classes, n_rows
+    _run("join", _tasks(1, n_rows), 10 * log_value.numel(), *pointers, *sizes)
+    return relative, shift
 
 
 def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:

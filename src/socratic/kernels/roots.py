@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from socratic.kernels import processor
 from socratic.kernels.choice import padded, rows_of_program, takes_kernel
+from socratic.kernels.processor import takes_processor_kernel
 
 
 def takes_join(log_value: Tensor) -> bool:
     """Whether the kernel takes these log-values (R, C, N)."""
-    return takes_kernel(log_value, sides=(log_value.shape[1],))
+    return takes_processor_kernel(log_value) or takes_kernel(log_value, sides=(log_value.shape[1],))
 
 
 def join(log_value: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,6 +29,8 @@ def join(log_value: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
     tuple of (1, C, N) and (1, 1, N)
         Logarithms of the sums and their scale, the largest of the repetitions.
     """
+    if processor.computes(log_value):
+        return processor.join(log_value, log_scale)
     from socratic.kernels.value_programs import join_kernel
 
     log_value, log_scale = log_value.contiguous(), log_scale.contiguous()

@@ -177,7 +177,7 @@ class Pairs {
         weights = weights_of_fold;
         by_pair = reinterpret_cast<float *>(room.start());
         squares = reinterpret_cast<float *>(room.start() + n_sums * n_pairs / LANES + 1);
-        transpose(weights, n_pairs, n_sums, n_pairs, by_pair);
+        transpose(weights, n_pairs, n_sums, n_pairs, by_pair, n_sums);
         for (size_t k = 0; own_odds > 0.0f && k < n_pairs * n_sums; k++)
             squares[k] = own_odds * by_pair[k] * by_pair[k];
     }

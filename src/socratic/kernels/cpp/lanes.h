@@ -11,6 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #define INLINE inline __attribute__((always_inline))
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -85,27 +88,39 @@ INLINE void clear(vec *values, size_t n) { memset(values, 0, n * sizeof(vec)); }
 // Lanes beyond the last row are given a value that does no harm.
 INLINE vec load(const float *from, size_t n_rows, float beyond)
 {
-    vec x = all(beyond);
-    if (n_rows == LANES)
+    if (__builtin_expect(n_rows == LANES, true)) {
+        vec x;
         memcpy(&x, from, sizeof x);
-    else
-        memcpy(&x, from, n_rows * sizeof *from);
+        return x;
+    }
+#if defined(__AVX512F__)
+    return (vec)_mm512_mask_loadu_ps((__m512)all(beyond), (__mmask16)((1u << n_rows) - 1), from);
+#else
+    vec x = all(beyond);
+    memcpy(&x, from, n_rows * sizeof *from);
     return x;
+#endif
 }
 
 INLINE void store(float *to, vec x, size_t n_rows)
 {
-    if (n_rows == LANES)
+    if (__builtin_expect(n_rows == LANES, true)) {
         memcpy(to, &x, sizeof x);
-    else
-        memcpy(to, &x, n_rows * sizeof *to);
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << n_rows) - 1), (__m512)x);
+#else
+    memcpy(to, &x, n_rows * sizeof *to);
+#endif
 }
 
 INLINE vec larger(vec x, vec y) { return x > y ? x : y; }
 INLINE vec at_most(vec x, float limit) { return x > limit ? all(limit) : x; }  // what is not a number stays so
 INLINE vec at_least(vec x, float limit) { return x < limit ? all(limit) : x; }
 
-// e^x to float32's digits: 2^n e^r with |r| at most log(2) / 2. Below the smallest normal number it is 0.
+// e^x of numbers up to 0, to float32's digits: 2^n e^r with |r| at most log(2) / 2. Below the smallest normal number it
+// is 0; what is not a number stays so.
 INLINE vec exponential(vec x)
 {
     const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number, in the last bits
@@ -117,13 +132,12 @@ INLINE vec exponential(vec x)
     p = p * r + 0.166665152f;
     p = p * r + 0.49999994f;
     p = p * (r * r) + r + 1.0f;
-    vec power = (vec)((uvec)p + ((uvec)shifted << 23));
-    power = x < -87.33654f ? vec{} : power;
-    power = x > 88.72283f ? all(INFINITY) : power;
-    return x != x ? x : power;
+    const vec power = p * (vec)(((uvec)shifted << 23) + 0x3f800000u);
+    return x < -87.33654f ? vec{} : power;
 }
 
-// log(x) to float32's digits: e log(2) + log(1 + f), with 1 + f between the roots of 1/2 and of 2.
+// log(x) of finite numbers from 0 on, to float32's digits: e log(2) + log(1 + f), with 1 + f between the roots of 1/2
+// and of 2. What is not a number stays so.
 INLINE vec logarithm(vec x)
 {
     const ivec small = x < 1.17549435e-38f;
@@ -143,17 +157,19 @@ INLINE vec logarithm(vec x)
     vec found = p * (f * square) + e * -2.12194440e-4f;
     found = found - 0.5f * square + f + e * 0.693359375f;
     found = x == 0.0f ? all(-INFINITY) : found;
-    found = x == INFINITY ? x : found;
     return x >= 0.0f ? found : all(NAN);
 }
 
 // Call with a size, from 1 to the most, that is known when the code is compiled: vectors then stay in registers.
-template <typename Call, int... below> INLINE void of_size(size_t n, Call call, std::integer_sequence<int, below...>)
+template <typename Call, int... below>
+INLINE void of_size(size_t n, const Call &call, std::integer_sequence<int, below...>)
 {
-    ((n == below + 1 ? call(std::integral_constant<int, below + 1>()) : void()), ...);
+    using Of = void (*)(const Call &);
+    static constexpr Of of[] = {[](const Call &call) { call(std::integral_constant<int, below + 1>()); }...};
+    of[n - 1](call);
 }
 
-template <int most, typename Call> INLINE void with_size(size_t n, Call call)
+template <int most, typename Call> INLINE void with_size(size_t n, const Call &call)
 {
     of_size(n, call, std::make_integer_sequence<int, most>());
 }
@@ -212,16 +228,39 @@ INLINE void transpose_four(const float *from, size_t step, float *to, size_t to_
         memcpy(to + i * to_step, &line[i], sizeof(four));
 }
 
-// to[k * n_lines + t] = from[t * step + k]
-inline void transpose(const float *from, size_t step, size_t n_lines, size_t n_columns, float *to)
+// to[k * to_step + t] = from[t * step + k]
+inline void transpose(const float *from, size_t step, size_t n_lines, size_t n_columns, float *to, size_t to_step)
 {
     const size_t lines = n_lines / 4 * 4, columns = n_columns / 4 * 4;
     for (size_t t = 0; t < lines; t += 4)
         for (size_t k = 0; k < columns; k += 4)
-            transpose_four(from + t * step + k, step, to + k * n_lines + t, n_lines);
+            transpose_four(from + t * step + k, step, to + k * to_step + t, to_step);
     for (size_t t = 0; t < n_lines; t++)
         for (size_t k = t < lines ? columns : 0; k < n_columns; k++)
-            to[k * n_lines + t] = from[t * step + k];
+            to[k * to_step + t] = from[t * step + k];
 }
+
+// Values with their rows last: where those of a fold and of a node begin.
+struct Values {
+    const float *start;
+    size_t fold_step, node_step, n_nodes;
+
+    // Those of a block of rows as [node], exponentiated if they are logarithms.
+    void gather_block(size_t fold, Block block, vec *to, bool logarithms = false) const
+    {
+        const float *from = start + fold * fold_step + block.row;
+        for (size_t node = 0; node < n_nodes; node++) {
+            const vec value = load(from + node * node_step, block.n_rows, 0.0f);
+            to[node] = logarithms ? exponential(value) : value;
+        }
+    }
+
+    // Those of a task as [block][node], likewise.
+    void gather(const Task &task, vec *to, bool logarithms) const
+    {
+        for (size_t number = 0; number < task.n_blocks(); number++)
+            gather_block(task.fold, Block(task, number), to + number * n_nodes, logarithms);
+    }
+};
 
 }  // namespace

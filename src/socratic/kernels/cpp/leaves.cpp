@@ -3,80 +3,93 @@
 
 namespace {
 
-constexpr size_t MOST_WAITING = 192;  // statistics, until they are multiplied
+constexpr size_t MOST_PLACES = 60;  // variables of a fold whose statistics wait to be multiplied
+
+INLINE bool any_lane(ivec mask)
+{
+    int32_t lanes[LANES], found = 0;
+    memcpy(lanes, &mask, sizeof lanes);
+    for (size_t lane = 0; lane < LANES; lane++)
+        found |= lanes[lane];
+    return found != 0;
+}
 
 // Log-densities (F, I, N): natural parameters (F, D, T, I) times the T statistics of the D variables of each fold.
-class Product {
-  public:
-    Product(const float *natural, float *out, size_t n_nodes, size_t n_statistics, size_t n_rows)
-        : natural(natural), out(out), n_nodes(n_nodes), n_statistics(n_statistics), n_rows(n_rows),
-          room(n_nodes + MOST_WAITING)
-    {
-    }
+struct Leaves {
+    const float *natural;
+    const int64_t *picked;  // (F, D), where the variables of a fold are
+    float *out;
+    size_t n_nodes, n_picked, n_statistics, n_rows;
 
-    bool missing() const { return room.missing(); }
-
-    // Compute the rows of some tasks. add_statistics(entry, block, wait) calls wait(x) with the statistics of a variable.
-    template <typename AddStatistics>
-    void compute(const int64_t *picked, size_t n_picked, size_t first, size_t last, AddStatistics add_statistics)
+    // Compute the rows of some tasks. read(entry, block, to) writes the statistics of a variable to every MOST_PLACES-th
+    // vector, and says which of its values are missing: if none is, its first statistic is 1.
+    template <bool first_is_one, typename Read> int compute(size_t first, size_t last, Read read) const
     {
-        vec *sums = room.start(), *waiting = sums + n_nodes;
+        const Vectors room(n_nodes + n_nodes / LANES + 1 + MOST_PLACES * n_statistics);
+        if (room.missing())
+            return -1;
+        vec *sums = room.start(), *statistics = sums + n_nodes;
+        float *totals = reinterpret_cast<float *>(statistics + MOST_PLACES * n_statistics);
+        const size_t step = n_statistics * n_nodes;
         for (size_t number = first; number < last; number++) {
             const Task task(number, n_rows);
-            const int64_t *entries = picked + task.fold * n_picked;
             for (size_t number = 0; number < task.n_blocks(); number++) {
                 const Block block(task, number);
-                const float *next = natural + task.fold * n_picked * n_statistics * n_nodes;
-                size_t n_waiting = 0;
                 clear(sums, n_nodes);
-                const auto multiply = [&]() {
-                    add_products(n_nodes, sums, next, n_nodes, waiting, n_waiting);
-                    next += n_waiting * n_nodes;
-                    n_waiting = 0;
-                };
-                const auto wait = [&](vec statistic) {
-                    waiting[n_waiting++] = statistic;
-                    if (n_waiting == MOST_WAITING)
-                        multiply();
-                };
-                for (size_t place = 0; place < n_picked; place++)
-                    add_statistics(static_cast<size_t>(entries[place]), block, wait);
-                multiply();
+                for (size_t start = 0; start < n_picked; start += MOST_PLACES) {
+                    const size_t n_places = smaller(MOST_PLACES, n_picked - start);
+                    const int64_t *entries = picked + task.fold * n_picked + start;
+                    const float *factors = natural + (task.fold * n_picked + start) * step;
+                    ivec missing = ivec{};
+                    for (size_t place = 0; place < n_places; place++)
+                        missing |= read(static_cast<size_t>(entries[place]), block, statistics + place);
+                    const bool complete = first_is_one && !any_lane(missing);
+                    if (complete)
+                        add_constants(sums, factors, n_places, totals);
+                    for (size_t t = complete ? 1 : 0; t < n_statistics; t++)
+                        add_products(
+                            n_nodes, sums, factors + t * n_nodes, step, statistics + t * MOST_PLACES, n_places);
+                }
                 float *to = out + task.fold * n_nodes * n_rows + block.row;
                 for (size_t node = 0; node < n_nodes; node++)
                     store(to + node * n_rows, sums[node], block.n_rows);
             }
         }
+        return 0;
     }
 
   private:
-    const float *natural;
-    float *out;
-    const size_t n_nodes, n_statistics, n_rows;
-    const Vectors room;
+    // The first statistic, where it is 1 for all rows.
+    void add_constants(vec *sums, const float *factors, size_t n_places, float *totals) const
+    {
+        memset(totals, 0, n_nodes * sizeof *totals);
+        for (size_t place = 0; place < n_places; place++, factors += n_statistics * n_nodes)
+            for (size_t node = 0; node < n_nodes; node++)
+                totals[node] += factors[node];
+        for (size_t node = 0; node < n_nodes; node++)
+            sums[node] += totals[node];
+    }
 };
 
 }  // namespace
 
 // Statistics are powers 1, z, z^2, ... of deviations from the centres (U,), of those of the values (U, N) that are
-// picked (F, D). Missing values, which are not numbers, have none.
+// picked. Missing values, which are not numbers, have none.
 EXPORT int power_product(
     const float *natural, const float *values, const float *centre, const int64_t *picked, float limit, float *out,
     size_t n_nodes, size_t n_picked, size_t n_statistics, size_t n_rows, size_t first, size_t last)
 {
-    Product product(natural, out, n_nodes, n_statistics, n_rows);
-    if (product.missing())
-        return -1;
-    product.compute(picked, n_picked, first, last, [&](size_t entry, Block block, auto wait) {
+    const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
+    return leaves.compute<true>(first, last, [&](size_t entry, Block block, vec *to) {
         const vec value = load(values + entry * n_rows + block.row, block.n_rows, 0.0f);
         const vec deviation = at_least(at_most(value - centre[entry], limit), -limit);
-        const ivec known = value == value;
-        const vec z = known ? deviation : vec{};
-        vec power = known ? all(1.0f) : vec{};
+        const ivec missing = value != value;
+        const vec z = missing ? vec{} : deviation;
+        vec power = missing ? vec{} : all(1.0f);
         for (size_t t = 0; t < n_statistics; t++, power *= z)
-            wait(power);
+            to[t * MOST_PLACES] = power;
+        return missing;
     });
-    return 0;
 }
 
 // Statistics are those of a table (U, T, N).
@@ -84,12 +97,10 @@ EXPORT int picked_product(
     const float *natural, const float *table, const int64_t *picked, float *out, size_t n_nodes, size_t n_picked,
     size_t n_statistics, size_t n_rows, size_t first, size_t last)
 {
-    Product product(natural, out, n_nodes, n_statistics, n_rows);
-    if (product.missing())
-        return -1;
-    product.compute(picked, n_picked, first, last, [&](size_t entry, Block block, auto wait) {
+    const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
+    return leaves.compute<false>(first, last, [&](size_t entry, Block block, vec *to) {
         for (size_t t = 0; t < n_statistics; t++)
-            wait(load(table + (entry * n_statistics + t) * n_rows + block.row, block.n_rows, 0.0f));
+            to[t * MOST_PLACES] = load(table + (entry * n_statistics + t) * n_rows + block.row, block.n_rows, 0.0f);
+        return ivec{};
     });
-    return 0;
 }

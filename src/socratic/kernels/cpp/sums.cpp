@@ -5,25 +5,6 @@ namespace {
 
 constexpr size_t CHUNK = 4096;  // weights of a tile that are laid out at a time: half of the nearest cache
 
-// Values with their rows last: where those of a fold and of a node begin.
-struct Values {
-    const float *start;
-    size_t fold_step, node_step, n_nodes;
-
-    // Those of a task as [block][node], exponentiated if they are logarithms.
-    void gather(const Task &task, vec *to, bool logarithms) const
-    {
-        for (size_t number = 0; number < task.n_blocks(); number++) {
-            const Block block(task, number);
-            const float *from = start + task.fold * fold_step + block.row;
-            for (size_t node = 0; node < n_nodes; node++, to++) {
-                const vec value = load(from + node * node_step, block.n_rows, 0.0f);
-                *to = logarithms ? exponential(value) : value;
-            }
-        }
-    }
-};
-
 template <int n_sums>
 INLINE void add_pairs(vec *sums, const float *weights, const vec *left, size_t n_left, const vec *right, size_t n_right)
 {
@@ -67,7 +48,9 @@ class Pairs {
             for (size_t t = 0; t < n_sums; t += tile) {
                 const size_t n = smaller(tile, n_sums - t);
                 const float *from = weights + (task.fold * n_sums + t) * n_pairs + first * n_right;
-                transpose(from, n_pairs, n, n_first * n_right, chunk);
+                transpose(from, n_pairs, n, n_first * n_right, chunk, n);
+                fetch(first + step < n_left ? from + step * n_right : from - first * n_right + n_sums * n_pairs, n,
+                      step * n_right);
                 with_size<MOST_SUMS>(n, [&](auto size) {
                     for (size_t block = 0; block < n_blocks; block++)
                         add_pairs<size>(
@@ -79,6 +62,15 @@ class Pairs {
     }
 
   private:
+    // Have the weights of the next chunk brought nearer while this one is multiplied.
+    void fetch(const float *next, size_t n_lines, size_t n_columns) const
+    {
+        constexpr size_t line = 64 / sizeof(float);
+        for (size_t t = 0; t < n_lines; t++)
+            for (size_t k = 0; k < n_columns; k += line)
+                __builtin_prefetch(next + t * left.n_nodes * right.n_nodes + k, 0, 2);
+    }
+
     const float *weights;
     const Values left, right;
     const size_t n_sums;

@@ -78,3 +78,41 @@ EXPORT int rescale(float *log_value, double *log_scale, size_t n_nodes, size_t n
     }
     return 0;
 }
+
+// Sums over repetitions of values (R, C, N), which are relative to scales (R, 1, N): logarithms (1, C, N) relative to the
+// largest scale (1, 1, N).
+EXPORT int join(
+    const float *log_value, const double *log_scale, float *relative, double *shift, size_t n_repetitions,
+    size_t n_classes, size_t n_rows, size_t first, size_t last)
+{
+    const Vectors room(n_repetitions);
+    if (room.missing())
+        return -1;
+    vec *offset = room.start();
+    for (size_t number = first; number < last; number++) {
+        const Task task(number, n_rows);
+        for (size_t number = 0; number < task.n_blocks(); number++) {
+            const Block block(task, number);
+            for (size_t lane = 0; lane < block.n_rows; lane++) {
+                const double *scales = log_scale + block.row + lane;
+                double largest = scales[0];
+                for (size_t r = 1; r < n_repetitions; r++)
+                    largest = scales[r * n_rows] > largest || std::isnan(scales[r * n_rows]) ? scales[r * n_rows] : largest;
+                shift[block.row + lane] = largest;
+                for (size_t r = 0; r < n_repetitions; r++)
+                    offset[r][lane] = static_cast<float>(scales[r * n_rows] - largest);
+            }
+            for (size_t c = 0; c < n_classes; c++) {
+                const float *from = log_value + c * n_rows + block.row;
+                vec top = all(-INFINITY), sum = vec{};
+                for (size_t r = 0; r < n_repetitions; r++)
+                    top = larger(load(from + r * n_classes * n_rows, block.n_rows, 0.0f) + offset[r], top);
+                top = top == -INFINITY ? vec{} : top;
+                for (size_t r = 0; r < n_repetitions; r++)
+                    sum += exponential(load(from + r * n_classes * n_rows, block.n_rows, 0.0f) + offset[r] - top);
+                store(relative + c * n_rows + block.row, logarithm(sum) + top, block.n_rows);
+            }
+        }
+    }
+    return 0;
+}
