@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import socratic
+from socratic.families import Gaussian
 from socratic.inference.layered.sum_product import sum_products
 from socratic.kernels import processor
 from socratic.kernels.gradients import takes_pair_gradients
@@ -156,6 +157,16 @@ SIDES = [(1, 2, 3), (7, 5, 9), (13, 11, 6), (25, 8, 26), (3, 33, 34)]
 )
 def test_covariances(case: cases.Covariance) -> None:
     cases.check_covariance(case, "cpu")
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 16), (5, 20), (3, 33)])
+def test_natural_parameters_of_gaussians(shape: tuple[int, int]) -> None:
+    family = Gaussian()
+    parameters = {"mean": 1e3 * cases.numbers(*shape), "raw_variance": 5.0 * cases.numbers(*shape, seed=1)}
+    centre = 1e3 * cases.numbers(shape[0], seed=2)
+    expected = family.natural({name: value.double() for name, value in parameters.items()}, centre.double())
+    found = family.natural(parameters, centre)
+    torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=0.0)
 
 
 def test_exponentials_and_logarithms_have_all_digits() -> None:
@@ -328,6 +339,7 @@ def test_they_keep_to_their_memory(tmp_path: Path) -> None:
     ).stdout.strip()
     program = f"""
 import torch, pathlib
+from socratic.families import Gaussian
 from socratic.inference.layered.sum_product import sum_products
 from socratic.kernels import processor
 from socratic.kernels.gradients import takes_pair_gradients

@@ -22,6 +22,7 @@ from socratic.families.base import (
     Scaling,
     column,
 )
+from socratic.kernels.leaves import gaussian_natural, takes_gaussian_natural
 
 SMALLEST_VARIANCE = float(np.finfo(np.float32).tiny)
 """Of a single leaf: its inverse is still a number in float32."""
@@ -141,6 +142,8 @@ class Gaussian(ExponentialFamily):
 
     def natural(self, parameters: Parameters, centre: Tensor) -> Tensor:
         variance = self.variance(parameters)
+        if takes_gaussian_natural(parameters["mean"], variance, centre):
+            return gaussian_natural(parameters["mean"], variance, centre)
         deviation = parameters["mean"] - centre.unsqueeze(-1)
         precision = torch.reciprocal(variance)
         linear = deviation * precision

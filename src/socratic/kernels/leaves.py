@@ -69,6 +69,23 @@ def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tenso
     return _product(power_product_kernel, natural, tables, (n_picked, limit), n_statistics, _POWERS)
 
 
+def takes_gaussian_natural(mean: Tensor, variance: Tensor, centre: Tensor) -> bool:
+    """Whether the kernel takes these parameters: it has no twin on a GPU."""
+    return takes_processor_kernel(mean, variance, centre)
+
+
+def gaussian_natural(mean: Tensor, variance: Tensor, centre: Tensor) -> Tensor:
+    """Natural parameters (P, 3, I) of Gaussian leaves, for 1, z and z^2 of deviations z.
+
+    Parameters
+    ----------
+    mean, variance : (P, I)
+    centre : (P,)
+        What values deviate from.
+    """
+    return processor.gaussian_natural(mean, variance, centre)
+
+
 class _Tiles(NamedTuple):
     """How a kernel cuts its product: what was fastest on an H200."""
 

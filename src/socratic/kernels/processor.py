@@ -77,6 +77,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
     "power_product": [*[c_void_p] * 4, c_float, c_void_p, *[c_size_t] * 4],
     "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
+    "gaussian_natural": [*[c_void_p] * 4, c_size_t],
     "join": [*[c_void_p] * 4, *[c_size_t] * 3],
     "softmax": [*[c_void_p] * 3, c_size_t],
     "rescale": [*[c_void_p] * 2, *[c_size_t] * 2],
@@ -294,6 +295,15 @@ def _product(
     sizes = (n_nodes, n_picked, n_statistics // n_picked, n_rows)
     operations = natural.numel() * n_rows
     _run(name, _tasks(n_folds, n_rows), operations, *pointers, *settings, out.data_ptr(), *sizes)
+    return out
+
+
+def gaussian_natural(mean: Tensor, variance: Tensor, centre: Tensor) -> Tensor:
+    """Natural parameters (P, 3, I); see :func:`socratic.kernels.leaves.gaussian_natural`."""
+    mean, variance, centre = mean.contiguous(), variance.contiguous(), centre.contiguous()
+    out = mean.new_empty(len(mean), 3, mean.shape[1])
+    pointers = [part.data_ptr() for part in (mean, variance, centre, out)]
+    _run("gaussian_natural", len(mean), 20 * mean.numel(), *pointers, mean.shape[1])
     return out
 
 

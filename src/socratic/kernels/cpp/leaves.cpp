@@ -104,3 +104,23 @@ EXPORT int picked_product(
         return ivec{};
     });
 }
+
+// Natural parameters (P, 3, I) of Gaussian leaves with means and variances (P, I), for powers of deviations from the
+// centres (P,), for some lines.
+EXPORT int gaussian_natural(
+    const float *mean, const float *variance, const float *centre, float *out, size_t n_nodes, size_t first, size_t last)
+{
+    constexpr float two_pi = 6.28318531f;
+    for (size_t line = first; line < last; line++)
+        for (size_t i = 0; i < n_nodes; i += LANES) {
+            const size_t n = smaller(LANES, n_nodes - i);
+            const vec spread = load(variance + line * n_nodes + i, n, 1.0f);
+            const vec deviation = load(mean + line * n_nodes + i, n, 0.0f) - centre[line];
+            const vec precision = 1.0f / spread, linear = deviation * precision;
+            float *to = out + 3 * line * n_nodes + i;
+            store(to, -0.5f * (deviation * linear + logarithm(two_pi * spread)), n);
+            store(to + n_nodes, linear, n);
+            store(to + 2 * n_nodes, -0.5f * precision, n);
+        }
+    return 0;
+}
