@@ -6,7 +6,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo docs test coverage test-slow lint compiler graphviz java npm chromium screenshots benchmark results clean
 
-KERNELS := hatch_build.py $(wildcard src/socratic/kernels/cpp/*)
+KERNELS := hatch_build.py src/socratic/kernels/sources.py $(wildcard src/socratic/kernels/cpp/*)
 $(VENV)/.installed: pyproject.toml experiments/pyproject.toml constraints.txt $(KERNELS) | compiler
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) torch numpy

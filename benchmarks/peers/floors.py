@@ -23,12 +23,18 @@ class Work:
         roots = float(point.n_repetitions)
         self.sums = 2.0 * s**2 * (s * sum(inner) + point.n_classes * roots)
         self.variances = self.sums  # a sum of squares for each sum
+
+        def last(width: int) -> float:
+            """Of a product that is symmetric in so many sums."""
+            return float(s**2 * width * (width + 1))
+
         # Covariances come from the second layer on: chains of three products with the weights of a region. Where the
         # children have variances alone, as those of the second layer without shared masks, the last one is enough.
         correlated = [*((n, s) for n in inner[:-1]), (roots, point.n_classes)]
-        self.chains = sum(n * (4.0 * s**3 * width + 2.0 * s**2 * width**2) for n, width in correlated)
+        self.chains = sum(n * (4.0 * s**3 * width + last(width)) for n, width in correlated)
         self.own_chains = self.chains - sum(4.0 * n * s**4 for n in inner[-2:-1])
-        self.masks = sum(2.0 * n * s**4 for n in inner)  # which sums of a region share: not those of the roots
+        # Masks that sums share meet the last product of a chain on the way; the first layer has them alone.
+        self.masks = sum(n * last(s) for n in inner[-1:])
 
 
 def operations(task: str, point: Point) -> float:

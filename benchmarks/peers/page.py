@@ -29,6 +29,7 @@ from what it measured (`benchmarks/results`). A run that was stopped goes on whe
   steps of expectation maximisation; while its leaves are standard normal it has to find that density, whatever its
   weights are. Its sums are those that it has in Triton: those in CUDA are compiled on first use, which did not end
   within three minutes. simple-einet is not to be had from PyPI and is not among them.
+  On a CPU this library takes its kernels, which a compiler built when it was installed.
 - **Forward** is the log-likelihood of every class without gradients, normalising the weights included. SPFlow keeps its
   normalised weights from the first call on. **A training step** is the gradient of the mean log-likelihood of the rows'
   classes and a step of Adam; on a GPU this library's is the recorded one that training takes.

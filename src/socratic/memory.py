@@ -62,7 +62,7 @@ def keep_freed_memory() -> None:
     The C library of Linux gives memory back as soon as more than twice the largest block that was ever freed is unused,
     if that block had at most 32 MB. To be given pages again costs as much as a tenth of a query.
     """
-    torch.empty(_LARGEST_FREED_BYTES, dtype=torch.uint8)
+    torch.empty(_LARGEST_FREED_BYTES, dtype=torch.uint8, device="cpu")
 
 
 def rows_at_a_time(like: Tensor, entries_per_row: int, chunk_size: int | None = None) -> int:

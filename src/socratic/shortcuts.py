@@ -1,4 +1,4 @@
-"""Which shortcuts queries take on a CUDA GPU. Results are the same without them, to the accuracy of the type."""
+"""Which shortcuts queries take. Results are the same without them, to the accuracy of the type."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def allowed_shortcuts() -> Shortcuts:
 
 @contextmanager
 def acceleration(*, graphs: bool = True, kernels: bool = True) -> Iterator[None]:
-    """Decide which shortcuts the queries of this block of code take on a CUDA GPU: all of them by default.
+    """Decide which shortcuts the queries of this block of code take: all of them by default.
 
     Parameters
     ----------
     graphs : bool
-        Record a query that comes again with rows of the same shape as a CUDA graph, and replay it from then on. Only
+        On a CUDA GPU, record a query that comes again with rows of the same shape, and replay it from then on. Only
         log-likelihoods and moments over dropout masks are recorded, of a :class:`~socratic.Circuit`, and only where
         no gradients are. The recordings of a circuit hold at most 4 GB, or an eighth of the GPU's memory.
     kernels : bool
-        Evaluate leaves, sums and covariances by kernels of this library, in float32 and where no gradients are
-        recorded. They need Triton, which comes with torch for CUDA, and an NVIDIA GPU of 2020 or later. Products of
-        matrices keep float32's digits, unless ``torch.set_float32_matmul_precision`` allows fewer.
+        Evaluate leaves, sums and covariances by kernels of this library, in float32. On a processor they are those
+        that were compiled when the library was installed, and sums have gradients, too. On a GPU they need Triton,
+        which comes with torch for CUDA, and an NVIDIA GPU of 2020 or later; none of them has gradients. Products of
+        matrices keep float32's digits, unless on a GPU ``torch.set_float32_matmul_precision`` allows fewer.
     """
     token = _allowed.set(Shortcuts(graphs, kernels))
     try:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import socratic
 from socratic.families import Gaussian
 from socratic.inference.layered.sum_product import sum_products
-from socratic.kernels import processor
+from socratic.kernels import processor, sources
 from socratic.kernels.gradients import takes_pair_gradients
 from socratic.kernels.leaves import power_product, rescale
 from socratic.kernels.sums import log_sums_of_pairs, takes_sums
@@ -303,37 +303,58 @@ def test_without_memory_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
         def power_product(*_: Any) -> int:
             return -1
 
+        @staticmethod
+        def rows_of_task() -> int:
+            return 256
+
     with monkeypatch.context() as patched:
         patched.setattr(processor, "_library", Library)
         with pytest.raises(MemoryError, match="not enough memory for the rows that power_product takes at a time"):
             power_product(torch.ones(1, 1, 3), torch.ones(1, 4), torch.ones(1), torch.zeros(1, 1).long(), 1.0)
 
 
-def test_a_library_of_another_system_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
-) -> None:
-    monkeypatch.setattr(processor, "_BUILT", tmp_path)
+def test_a_library_of_another_system_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert processor.built_for() is not None
+    library = tmp_path / "kernels.so"
+    monkeypatch.setattr(processor, "library_path", lambda _: library)
+    for present in (False, True):
+        if present:
+            library.write_bytes(b"MZ")
+        processor._library.cache_clear()
+        assert processor.built_for() is None
+        circuit, x = circuit_and_rows()
+        assert circuit.log_likelihood(x).isfinite().all()
     processor._library.cache_clear()
-    assert processor._library() is None
-    (tmp_path / f"kernels-{target}.so").write_bytes(b"MZ")
-    processor._library.cache_clear()
-    assert processor._library() is None
+
+
+def test_a_library_of_other_sources_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str) -> None:
+    own = sources.library_path(target)
+    assert own.exists()
+    shutil.copytree(Path(sources.__file__).parent / "cpp", tmp_path / "cpp")
+    monkeypatch.setattr(sources, "_HERE", tmp_path)
+    assert sources.library_path(target) == own
+    with (tmp_path / "cpp" / "lanes.h").open("a") as file:
+        file.write("// changed")
+    assert sources.library_path(target) != own
+
+
+def test_a_row_is_answered_the_same_in_any_company() -> None:
+    """Bit for bit: with rows that have missing values or have none, among any number of them, anywhere."""
     circuit, x = circuit_and_rows()
-    assert circuit.log_likelihood(x).isfinite().all()
-    processor._library.cache_clear()
+    together = circuit.log_likelihood(x)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(circuit.log_likelihood(x[order]), together[order])
+    assert torch.equal(torch.cat([circuit.log_likelihood(row) for row in x.split(7)]), together)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="needs a compiler")
-def test_they_keep_to_their_memory(tmp_path: Path) -> None:
+def test_they_keep_to_their_memory(tmp_path: Path, target: str) -> None:
     """Every kernel on sizes of all kinds, compiled so that what is read or written beside its memory is told."""
     root = Path(__file__).parents[2]
-    sources = sorted(map(str, (root / "src/socratic/kernels/cpp").glob("*.cpp")))
-    library = tmp_path / f"kernels-{processor._target()}.so"
-    flags = {"avx512": "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma", "avx2": "-mavx2 -mfma"}
-    flags_of_target = flags.get(processor._target(), "").split()
-    command = ["-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", *flags_of_target]
-    subprocess.run([str(COMPILER), *command, *sources, "-o", str(library)], check=True)
+    flags = [*sources.FLAGS.split(), *sources.TARGETS[target].split(), "-O1", "-g", "-fsanitize=address,undefined"]
+    library = tmp_path / "kernels.so"
+    subprocess.run([str(COMPILER), *flags, *map(str, sources.sources()), "-o", str(library)], check=True)
     runtime = subprocess.run(
         [str(COMPILER), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -341,11 +362,10 @@ def test_they_keep_to_their_memory(tmp_path: Path) -> None:
 import torch, pathlib
 from socratic.families import Gaussian
 from socratic.inference.layered.sum_product import sum_products
-from socratic.kernels import processor
+from socratic.kernels import processor, sources
 from socratic.kernels.gradients import takes_pair_gradients
 from tests.kernels import cases, test_processor
-processor._BUILT = pathlib.Path({str(tmp_path)!r})
-processor._target = lambda: {processor._target()!r}
+processor.library_path = lambda target: pathlib.Path({str(library)!r})
 with torch.no_grad():
     assert processor._library() is not None
     for layer in test_processor.LAYERS:

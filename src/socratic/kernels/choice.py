@@ -1,4 +1,4 @@
-"""When a kernel takes the place of PyTorch's own: on a GPU that has what it needs, in float32, without gradients."""
+"""When a kernel takes the place of PyTorch's own on a GPU: it has what is needed, in float32 and without gradients."""
 
 from __future__ import annotations
 

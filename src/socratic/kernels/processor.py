@@ -13,20 +13,22 @@ import platform
 from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import POINTER, Structure, c_float, c_int, c_size_t, c_void_p
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from socratic.kernels.sources import library_path
 from socratic.memory import keep_freed_memory
 from socratic.shortcuts import allowed_shortcuts
 
-_BUILT = Path(__file__).parent / "built"
-_ROWS_OF_TASK = 256
-"""``GROUP_ROWS`` of ``lanes.h``."""
 _OPERATIONS_OF_THREAD = 1_000_000
 """Fewer are done before another thread has begun."""
+
+
+def built_for() -> str | None:
+    """The instructions that the kernels of this process are built for; None where PyTorch computes without them."""
+    return None if _library() is None else _target()
 
 
 def computes(like: Tensor) -> bool:
@@ -88,7 +90,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
 @cache
 def _library() -> Any:
     """The kernels for this processor; None where there are none."""
-    path = _BUILT / f"kernels-{_target()}.so"
+    path = library_path(_target())
     if not path.exists():
         return None
     try:
@@ -98,6 +100,7 @@ def _library() -> Any:
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = [*arguments, c_size_t, c_size_t], c_int
+    library.rows_of_task.restype = c_size_t
     keep_freed_memory()
     return library
 
@@ -141,7 +144,7 @@ def _run(name: str, n_tasks: int, operations: int, *arguments: Any) -> None:
 
 
 def _tasks(n_folds: int, n_rows: int) -> int:
-    return n_folds * -(-n_rows // _ROWS_OF_TASK)
+    return n_folds * -(-n_rows // _library().rows_of_task())
 
 
 def _rows_last(values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:

@@ -116,26 +116,46 @@ def sum_variance(weights: Tensor, children: Children, sums: Tensor, noise: SumNo
     limit = saturation(kept_dtype)
     weights, children, sums = _wide_enough(weights, children, sums)
     floor = _floored(sums)
+    passed = torch.zeros_like(floor)
+    if not children.certain:
+        spread = _correlated(weights, children, floor) if correlated else _uncorrelated(weights, children, floor)
+        passed = spread.clamp_max(limit)
+    if not noise.certain:
+        every = slice(0, len(weights))
+        moments = sum_products(noise.squares(weights, every), *children.second_moments(), digits=noise.digits)
+        passed = passed + noise.of_sums(moments / floor / floor, passed, every)
+    return passed.clamp_max(limit).to(kept_dtype)
+
+
+def _uncorrelated(weights: Tensor, children: Children, scale: Tensor) -> Tensor:
+    """The relative variance (F, S, N) that children give to sums if they are uncorrelated."""
+    squares = weights * weights
+    left = children.a * children.a
+    spread = left * variances(children.left, left)
+    if children.b is None:
+        return sum_products(squares, spread, None, digits="five") / scale / scale
+    right = children.b * children.b
+    right_spread = right * variances(children.right, right)
+    # Of pairs, 1 + R is the product of both sides': what is left without the 1 are two products, both positive.
+    total = torch.zeros_like(scale)
+    if children.left is not None:
+        total = sum_products(squares, spread, right + right_spread, digits="five")
+    if children.right is not None:
+        total = total + sum_products(squares, left, right_spread, digits="five")
+    return total / scale / scale
+
+
+def _correlated(weights: Tensor, children: Children, scale: Tensor) -> Tensor:
+    """The same if they are fully correlated."""
 
     def compute(folds: slice, rows: slice, _: Scratch) -> Tensor:
-        part, w, scale = children.cut(folds, rows), weights[folds], floor[folds, :, rows]
-        values, spread = part.values(), part.spread()
-        squares = values * values
-        if correlated:
-            deviation = torch.bmm(w, values * sqrt_or_zero(spread)) / scale
-            passed = deviation * deviation
-        else:
-            passed = torch.bmm(w * w, squares * spread) / scale / scale
-        passed = passed.clamp_max(limit)
-        if noise.certain:
-            return passed
-        moments = torch.bmm(noise.squares(w, folds), squares * (1.0 + spread)) / scale / scale
-        return passed + noise.of_sums(moments, passed, folds)
+        part = children.cut(folds, rows)
+        deviation = torch.bmm(weights[folds], part.values() * sqrt_or_zero(part.spread())) / scale[folds, :, rows]
+        return deviation * deviation
 
-    n_folds, _, n_rows = sums.shape
-    entry_bytes = 3 * weights.shape[-1] * sums.element_size()
-    total = map_tiles(compute, n_folds, n_rows, entry_bytes, sums.device, row_axis=2)
-    return total.clamp_max(limit).to(kept_dtype)
+    n_folds, _, n_rows = scale.shape
+    entry_bytes = 3 * weights.shape[-1] * scale.element_size()
+    return map_tiles(compute, n_folds, n_rows, entry_bytes, scale.device, row_axis=2)
 
 
 def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: SumNoise) -> Tensor | None:

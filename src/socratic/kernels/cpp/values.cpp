@@ -21,6 +21,9 @@ INLINE float sum_of_lanes(vec x)
 
 }  // namespace
 
+// How many rows of a fold a task has at the most.
+EXPORT size_t rows_of_task() { return TASK_ROWS; }
+
 // The softmax of lines (M, K), and the smallest value of each (M,).
 EXPORT int softmax(const float *logits, float *weights, float *smallest, size_t n_children, size_t first, size_t last)
 {
