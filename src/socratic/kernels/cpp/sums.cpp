@@ -21,8 +21,6 @@ INLINE void add_pairs(vec *sums, const float *weights, const vec *left, size_t n
 // The pairs of a layer, and room for those of a task.
 class Pairs {
   public:
-    vec *sums;  // [block][t], of the task that was computed last
-
     Pairs(const float *weights, Values left, Values right, size_t n_sums, size_t n_rows)
         : weights(weights), left(left), right(right), n_sums(n_sums),
           room((smaller(n_rows, TASK_ROWS) / LANES + 1) * (left.n_nodes + right.n_nodes + n_sums) +
@@ -30,15 +28,29 @@ class Pairs {
     {
     }
 
-    bool missing() const { return room.missing(); }
+    // Compute some tasks, of logarithms if values are such, and write(fold, block, sums) the sums [t] of every block.
+    template <typename Write> int compute(size_t n_rows, size_t first, size_t last, bool logarithms, Write write) const
+    {
+        if (room.missing())
+            return -1;
+        for (size_t number = first; number < last; number++) {
+            const Task task(number, n_rows);
+            const vec *sums = sums_of(task, logarithms);
+            for (size_t block = 0; block < task.n_blocks(); block++)
+                write(task.fold, Block(task, block), sums + block * n_sums);
+        }
+        return 0;
+    }
 
-    void compute(const Task &task, bool logarithms)
+  private:
+    // The sums [block][t] of a task.
+    const vec *sums_of(const Task &task, bool logarithms) const
     {
         const size_t n_blocks = task.n_blocks(), n_left = left.n_nodes, n_right = right.n_nodes;
         const size_t n_pairs = n_left * n_right, tile = tile_size(n_sums);
         const size_t step = n_right * tile < CHUNK ? CHUNK / (n_right * tile) : 1;
         vec *of_left = room.start(), *of_right = of_left + n_blocks * n_left;
-        sums = of_right + n_blocks * n_right;
+        vec *sums = of_right + n_blocks * n_right;
         float *chunk = reinterpret_cast<float *>(sums + n_blocks * n_sums);
         left.gather(task, of_left, logarithms);
         right.gather(task, of_right, logarithms);
@@ -59,9 +71,9 @@ class Pairs {
                 });
             }
         }
+        return sums;
     }
 
-  private:
     // Have the weights of the next chunk brought nearer while this one is multiplied.
     void fetch(const float *next, size_t n_lines, size_t n_columns) const
     {
@@ -85,21 +97,12 @@ EXPORT int sums_of_pairs(
     size_t right_node, float *out, size_t n_sums, size_t n_left, size_t n_right, size_t n_rows, size_t first,
     size_t last)
 {
-    Pairs pairs(
+    const Pairs pairs(
         weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
-    if (pairs.missing())
-        return -1;
-    for (size_t number = first; number < last; number++) {
-        const Task task(number, n_rows);
-        pairs.compute(task, false);
-        for (size_t number = 0; number < task.n_blocks(); number++) {
-            const Block block(task, number);
-            float *to = out + task.fold * n_sums * n_rows + block.row;
-            for (size_t t = 0; t < n_sums; t++)
-                store(to + t * n_rows, pairs.sums[number * n_sums + t], block.n_rows);
-        }
-    }
-    return 0;
+    return pairs.compute(n_rows, first, last, false, [&](size_t fold, Block block, const vec *sums) {
+        for (size_t t = 0; t < n_sums; t++)
+            store(out + (fold * n_sums + t) * n_rows + block.row, sums[t], block.n_rows);
+    });
 }
 
 // The same of logarithms, the largest of each fold and row 0, with what they are relative to; so is the result.
@@ -109,29 +112,19 @@ EXPORT int log_sums_of_pairs(
     size_t right_scale_fold, float *out, double *out_scale, size_t n_sums, size_t n_left, size_t n_right,
     size_t n_rows, size_t first, size_t last)
 {
-    Pairs pairs(
+    const Pairs pairs(
         weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
-    if (pairs.missing())
-        return -1;
-    for (size_t number = first; number < last; number++) {
-        const Task task(number, n_rows);
-        pairs.compute(task, true);
-        for (size_t number = 0; number < task.n_blocks(); number++) {
-            const Block block(task, number);
-            vec *sums = pairs.sums + number * n_sums;
-            vec largest = vec{};
-            for (size_t t = 0; t < n_sums; t++)
-                largest = larger(largest, sums[t]);
-            // What all sums have in common goes into the scale; where all are 0, nothing.
-            largest = largest == 0.0f ? vec{} : logarithm(largest);
-            for (size_t t = 0; t < n_sums; t++)
-                store(
-                    out + (task.fold * n_sums + t) * n_rows + block.row, logarithm(sums[t]) - largest, block.n_rows);
-            const double *of_left = left_scale + task.fold * left_scale_fold + block.row;
-            const double *of_right = right_scale + task.fold * right_scale_fold + block.row;
-            for (size_t lane = 0; lane < block.n_rows; lane++)
-                out_scale[task.fold * n_rows + block.row + lane] = of_left[lane] + of_right[lane] + largest[lane];
-        }
-    }
-    return 0;
+    return pairs.compute(n_rows, first, last, true, [&](size_t fold, Block block, const vec *sums) {
+        vec largest = vec{};
+        for (size_t t = 0; t < n_sums; t++)
+            largest = larger(largest, sums[t]);
+        // What all sums have in common goes into the scale; where all are 0, nothing.
+        largest = largest == 0.0f ? vec{} : logarithm(largest);
+        for (size_t t = 0; t < n_sums; t++)
+            store(out + (fold * n_sums + t) * n_rows + block.row, logarithm(sums[t]) - largest, block.n_rows);
+        const double *of_left = left_scale + fold * left_scale_fold + block.row;
+        const double *of_right = right_scale + fold * right_scale_fold + block.row;
+        for (size_t lane = 0; lane < block.n_rows; lane++)
+            out_scale[fold * n_rows + block.row + lane] = of_left[lane] + of_right[lane] + largest[lane];
+    });
 }
