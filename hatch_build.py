@@ -6,7 +6,6 @@ import os
 import platform
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -25,15 +24,18 @@ class KernelBuild(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - the hook's signature
         """Compile, and make the wheel one for this system if that worked."""
         kernels = runpy.run_path(str(Path(self.root) / KERNELS / "sources.py"))
-        shutil.rmtree(kernels["BUILT"], ignore_errors=True)
-        kernels["BUILT"].mkdir()
         targets = [] if sys.platform == "win32" else MACHINES.get(platform.machine().lower(), [])
+        current = {kernels["library_path"](target) for target in targets}
+        kernels["BUILT"].mkdir(exist_ok=True)
+        for path in set(kernels["BUILT"].glob("*.so")) - current:  # of other sources; another build may do so, too
+            path.unlink(missing_ok=True)
         for target in targets:
             flags = [*kernels["FLAGS"].split(), *kernels["TARGETS"][target].split()]
             problem = _compile([*flags, *map(str, kernels["sources"]())], kernels["library_path"](target))
             if problem:
+                kernels["library_path"](target).unlink(missing_ok=True)
                 self.app.display_warning(f"no kernels for {target}, PyTorch computes instead: {problem}")
-        if any(kernels["BUILT"].iterdir()):
+        if any(path.exists() for path in current):
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
             build_data["artifacts"].append(f"/{KERNELS}/built/*.so")
@@ -42,7 +44,8 @@ class KernelBuild(BuildHookInterface):  # type: ignore[type-arg]
 def _compile(arguments: list[str], target: Path) -> str | None:
     """Compile a library; why it could not be."""
     compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
-    draft = target.with_suffix(".draft")  # a build that is stopped leaves no half of a library
+    # A build that is stopped leaves no half of a library, and two at once do not meet.
+    draft = target.with_suffix(f".{os.getpid()}.draft")
     try:
         found = subprocess.run([*compiler, *arguments, "-o", str(draft)], capture_output=True, text=True, check=False)
     except OSError as error:
