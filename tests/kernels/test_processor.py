@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 import socratic
 from socratic.families import Gaussian
-from socratic.inference.layered.sum_product import sum_products
+from socratic.inference.layered.sum_product import log_sums
+from socratic.inference.layered.values import LogValues, Products
 from socratic.kernels import processor, sources
-from socratic.kernels.gradients import takes_pair_gradients
 from socratic.kernels.leaves import power_product, rescale
 from socratic.kernels.sums import log_sums_of_pairs, takes_sums
 from socratic.kernels.weights import softmax, takes_softmax
@@ -74,21 +74,31 @@ def test_sums(layer: cases.Layer) -> None:
 
 @torch.enable_grad()
 def check_gradients(layer: cases.Layer) -> None:
-    """Gradients of sums by weights and values, also where only some are asked for, and those of gradients."""
-    weights = cases.weights_of(layer.n_folds, layer.n_sums, layer.n_left * layer.n_right)
-    sides = [cases.numbers(layer.n_folds + 1, n, layer.n_rows, seed=n)[1:] for n in (layer.n_left, layer.n_right)]
-    inputs = [part.requires_grad_() for part in (weights, *sides)]
+    """Gradients of log-sums by weights and log-values, also where only some are asked for."""
+    weights, left, right = cases.children(layer, "cpu")
+    inputs = [part.requires_grad_() for part in (weights, left.log_value, right.log_value)]
     wide = [part.detach().double().requires_grad_() for part in inputs]
     gradient = cases.numbers(layer.n_folds, layer.n_sums, layer.n_rows, seed=9)
-    assert takes_pair_gradients(*inputs)
-    expected = torch.autograd.grad(sum_products(*wide), wide, gradient.double())
-    found = torch.autograd.grad(sum_products(*inputs), inputs, gradient)
+    assert takes_sums(*inputs)
+
+    def sums(weights: Tensor, of_left: Tensor, of_right: Tensor) -> Tensor:
+        log_value, log_scale = log_sums_of_pairs(weights, of_left, left.log_scale, of_right, right.log_scale)
+        assert not log_scale.requires_grad
+        return log_value
+
+    expected = torch.autograd.grad(log_sums_of_float64(*wide), wide, gradient.double())
+    found = torch.autograd.grad(sums(*inputs), inputs, gradient)
     for value, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(value.double(), wanted, rtol=1e-4, atol=cases.RTOL * float(wanted.abs().max()))
     for number, part in enumerate(inputs):
         alone = [other if other is part else other.detach() for other in inputs]
-        (value,) = torch.autograd.grad(sum_products(*alone), part, gradient)
+        (value,) = torch.autograd.grad(sums(*alone), part, gradient)
         assert torch.equal(value, found[number])
+
+
+def log_sums_of_float64(weights: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    scale = left.new_zeros(len(left), 1, left.shape[2])
+    return LogValues.rescale(log_sums(weights, Products(left, right, scale))).log_value
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -98,17 +108,17 @@ def test_gradients_of_sums(layer: cases.Layer) -> None:
 
 @torch.enable_grad()
 def test_gradients_of_gradients() -> None:
-    def second(parts: list[Tensor]) -> Tensor:
-        (first,) = torch.autograd.grad(torch.log(sum_products(*parts)).sum(), parts[1], create_graph=True)
-        (found,) = torch.autograd.grad((first * first).sum(), parts[2])
+    def second(log_values: Tensor, inputs: list[Tensor]) -> Tensor:
+        (first,) = torch.autograd.grad(log_values.sum(), inputs[1], create_graph=True)
+        (found,) = torch.autograd.grad((first * first).sum(), inputs[2])
         return found
 
-    weights = cases.weights_of(2, 3, 4 * 5)
-    parts = [weights, torch.rand(2, 4, 17), torch.rand(2, 5, 17)]
-    expected = second([part.double().requires_grad_() for part in parts])
-    torch.testing.assert_close(
-        second([part.requires_grad_() for part in parts]).double(), expected, rtol=1e-4, atol=1e-5
-    )
+    weights, left, right = cases.children(cases.LAYERS[1], "cpu")
+    inputs = [part.requires_grad_() for part in (weights, left.log_value, right.log_value)]
+    wide = [part.detach().double().requires_grad_() for part in inputs]
+    log_value, _ = log_sums_of_pairs(inputs[0], inputs[1], left.log_scale, inputs[2], right.log_scale)
+    expected = second(log_sums_of_float64(*wide), wide)
+    torch.testing.assert_close(second(log_value, inputs).double(), expected, rtol=1e-4, atol=1e-5)
 
 
 @torch.enable_grad()
@@ -219,7 +229,7 @@ def test_they_are_taken_where_they_may_be() -> None:
     assert not takes_softmax(weights.as_subclass(type("Other", (Tensor,), {})))
     with torch.enable_grad():
         assert takes_sums(*layer)
-        assert not takes_sums(weights, left.log_value.clone().requires_grad_(), right.log_value)
+        assert takes_sums(weights, left.log_value.clone().requires_grad_(), right.log_value)
         assert not takes_softmax(nn.Parameter(weights))
     with socratic.acceleration(kernels=False):
         assert not takes_sums(*layer)
@@ -360,10 +370,7 @@ def test_they_keep_to_their_memory(tmp_path: Path, target: str) -> None:
     ).stdout.strip()
     program = f"""
 import torch, pathlib
-from socratic.families import Gaussian
-from socratic.inference.layered.sum_product import sum_products
-from socratic.kernels import processor, sources
-from socratic.kernels.gradients import takes_pair_gradients
+from socratic.kernels import processor
 from tests.kernels import cases, test_processor
 processor.library_path = lambda target: pathlib.Path({str(library)!r})
 with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sums over all pairs with gradients, on a processor."""
+"""Logarithms of sums over all pairs with gradients, on a processor."""
 
 from __future__ import annotations
 
@@ -8,35 +8,47 @@ import torch
 from torch import Tensor
 
 from socratic.kernels import processor
-from socratic.kernels.processor import takes_processor_kernel
-from socratic.numerics import pair_products, weighted_sums
+from socratic.numerics import log_or_dead, pair_products, weighted_sums
 
 
-def takes_pair_gradients(weights: Tensor, a: Tensor, b: Tensor) -> bool:
-    """Whether the kernels take the sums over all pairs of these values, and their gradients."""
-    return takes_processor_kernel(weights, a, b, gradients=True)
+def differentiable_log_sums_of_pairs(
+    weights: Tensor, left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What :func:`socratic.kernels.sums.log_sums_of_pairs` gives; scales are common shifts and pass no gradient on."""
+    return _LogPairSums.apply(weights, left, left_scale, right, right_scale)
 
 
-def differentiable_sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Sums (F, S, N) over all pairs of values (F, A, N) and (F, B, N) with weights (F, S, A * B)."""
-    return _PairSums.apply(weights, a, b)
-
-
-class _PairSums(torch.autograd.Function):
-    """Products are written to memory neither for the sums nor for their gradients."""
+class _LogPairSums(torch.autograd.Function):
+    """Neither products nor values that are no logarithms are written to memory, for the sums and their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(weights, a, b)
-        return processor.sums_of_pairs(weights, a, b)
+    def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        log_value, log_scale = processor.log_sums_of_pairs(*inputs)
+        ctx.save_for_backward(*inputs, log_value, log_scale)
+        ctx.mark_non_differentiable(log_scale)
+        ctx.set_materialize_grads(False)
+        return log_value, log_scale
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        weights, a, b = ctx.saved_tensors
-        if not torch.is_grad_enabled():
-            return processor.gradients_of_pairs(weights, a, b, gradient, ctx.needs_input_grad)
-        # Gradients of gradients are asked for: those of PyTorch have some.
-        needed = [part for part, need in zip((weights, a, b), ctx.needs_input_grad, strict=True) if need]
-        sums = weighted_sums(weights, pair_products(a, b))
-        found = iter(torch.autograd.grad(sums, needed, gradient, create_graph=True))
-        return tuple(next(found) if need else None for need in ctx.needs_input_grad)
+    def backward(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return (None,) * 5
+        *inputs, log_value, log_scale = ctx.saved_tensors
+        weights, left, _, right, _ = inputs
+        needed = tuple(ctx.needs_input_grad[place] for place in (0, 1, 3))
+        by_weights, by_left, by_right = (
+            _found_by_torch(weights, left, right, gradient, needed)
+            if torch.is_grad_enabled()
+            else processor.gradients_of_log_pairs(inputs, (log_value, log_scale), gradient, needed)
+        )
+        return by_weights, by_left, None, by_right, None
+
+
+def _found_by_torch(
+    weights: Tensor, left: Tensor, right: Tensor, gradient: Tensor, needed: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    """The gradients where gradients of them are asked for: PyTorch's own have some."""
+    parts = [part for part, need in zip((weights, left, right), needed, strict=True) if need]
+    log_sums = log_or_dead(weighted_sums(weights, pair_products(torch.exp(left), torch.exp(right))))
+    found = iter(torch.autograd.grad(log_sums, parts, gradient, create_graph=True))
+    return tuple(next(found) if need else None for need in needed)

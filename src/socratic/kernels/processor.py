@@ -58,7 +58,7 @@ def takes_processor_kernel(*tensors: Tensor, gradients: bool = False) -> bool:
 
 
 class _Side(Structure):
-    """``Side`` of ``covariance.c``."""
+    """``Side`` of ``covariance.cpp``."""
 
     _fields_ = (
         ("values", c_void_p),
@@ -75,7 +75,7 @@ _SCALE: list[Any] = [c_void_p, c_size_t]
 _ARGUMENTS: dict[str, list[Any]] = {
     "sums_of_pairs": [c_void_p, *_VALUES, *_VALUES, c_void_p, *[c_size_t] * 4],
     "log_sums_of_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 2, *[c_size_t] * 4],
-    "gradients_of_pairs": [c_void_p, *_VALUES, *_VALUES, *[c_void_p] * 4, *[c_size_t] * 4],
+    "gradients_of_log_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 6, *[c_size_t] * 4],
     "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
     "power_product": [*[c_void_p] * 4, c_float, c_void_p, *[c_size_t] * 4],
     "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
@@ -171,55 +171,58 @@ def log_sums_of_pairs(
     weights: Tensor, left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Log-values and their scale; see :func:`socratic.kernels.sums.log_sums_of_pairs`."""
-    weights = weights.contiguous()
-    n_folds, n_sums, n_pairs = weights.shape
-    n_rows = left.shape[2]
-    (left, of_left), (right, of_right) = _rows_last(left), _rows_last(right)
-    (left_scale, of_left_scale), (right_scale, of_right_scale) = _rows_last(left_scale), _rows_last(right_scale)
+    pairs = _LogPairs(weights, left, left_scale, right, right_scale)
+    n_folds, n_sums, n_rows = pairs.shape
     log_value, log_scale = weights.new_empty(n_folds, n_sums, n_rows), left_scale.new_empty(n_folds, 1, n_rows)
-    _run(
-        "log_sums_of_pairs",
-        _tasks(n_folds, n_rows),
-        n_folds * n_sums * n_pairs * n_rows,
-        weights.data_ptr(),
-        *of_left,
-        *of_left_scale[:2],
-        *of_right,
-        *of_right_scale[:2],
-        log_value.data_ptr(),
-        log_scale.data_ptr(),
-        *(n_sums, left.shape[1], right.shape[1], n_rows),
-    )
+    out = log_value.data_ptr(), log_scale.data_ptr()
+    _run("log_sums_of_pairs", _tasks(n_folds, n_rows), pairs.operations, *pairs.pointers, *out, *pairs.sizes)
     return log_value, log_scale
 
 
-def gradients_of_pairs(
-    weights: Tensor, a: Tensor, b: Tensor, gradient: Tensor, needed: tuple[bool, bool, bool]
+def gradients_of_log_pairs(
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    outputs: tuple[Tensor, Tensor],
+    gradient: Tensor,
+    needed: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients by weights and by both sides, those that are needed, of what :func:`sums_of_pairs` gives."""
-    weights, gradient = weights.contiguous(), gradient.contiguous()
-    n_folds, n_sums, n_pairs = weights.shape
-    n_rows = a.shape[2]
-    (a, of_a), (b, of_b) = _rows_last(a), _rows_last(b)
-    by_weights, by_a, by_b = (
+    """Gradients by weights and by the log-values of both sides, those that are needed, from that by the log-values.
+
+    ``inputs`` and ``outputs`` are those of :func:`log_sums_of_pairs`.
+    """
+    pairs, gradient = _LogPairs(*inputs), gradient.contiguous()
+    weights, left, _, right, _ = inputs
+    by_weights, by_left, by_right = (
         torch.empty_like(part, memory_format=torch.contiguous_format) if need else None
-        for part, need in zip((weights, a, b), needed, strict=True)
+        for part, need in zip((weights, left, right), needed, strict=True)
     )
-    pointers = [None if part is None else part.data_ptr() for part in (by_a, by_b, by_weights)]
-    sizes = (n_sums, a.shape[1], b.shape[1], n_rows)
-    operations = 2 * n_folds * n_sums * n_pairs * n_rows
+    found = [None if part is None else part.data_ptr() for part in (by_left, by_right, by_weights)]
+    known = [part.data_ptr() for part in (*outputs, gradient)]
     _run(
-        "gradients_of_pairs",
-        n_folds,
-        operations,
-        weights.data_ptr(),
-        *of_a,
-        *of_b,
-        gradient.data_ptr(),
-        *pointers,
-        *sizes,
+        "gradients_of_log_pairs",
+        len(weights),
+        2 * pairs.operations,
+        *pairs.pointers,
+        *known,
+        *found,
+        *pairs.sizes,
     )
-    return by_weights, by_a, by_b
+    return by_weights, by_left, by_right
+
+
+class _LogPairs:
+    """The arguments that say where weights and the log-values of both sides lie; holds on to their memory."""
+
+    def __init__(self, weights: Tensor, left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor) -> None:
+        weights = weights.contiguous()
+        parts = [_rows_last(part) for part in (left, left_scale, right, right_scale)]
+        self.memory = [weights, *(part for part, _ in parts)]
+        of_left, of_left_scale, of_right, of_right_scale = (where for _, where in parts)
+        self.pointers = (weights.data_ptr(), *of_left, *of_left_scale[:2], *of_right, *of_right_scale[:2])
+        n_folds, n_sums, n_pairs = weights.shape
+        n_rows = left.shape[2]
+        self.shape = (n_folds, n_sums, n_rows)
+        self.sizes = (n_sums, left.shape[1], right.shape[1], n_rows)
+        self.operations = n_folds * n_sums * n_pairs * n_rows
 
 
 def pair_covariance(

@@ -7,15 +7,17 @@ from torch import Tensor
 
 from socratic.kernels import processor
 from socratic.kernels.choice import Digits, padded, precision, rows_in_a_row, rows_of_program, takes_kernel
+from socratic.kernels.gradients import differentiable_log_sums_of_pairs
 from socratic.kernels.processor import takes_processor_kernel
 
 _SUMS_OF_PROGRAM = 64
 
 
 def takes_sums(weights: Tensor, left: Tensor, right: Tensor) -> bool:
-    """Whether the kernel takes the sums over all pairs of these children."""
+    """Whether the kernel takes the sums over all pairs of these children; on a processor, also with gradients."""
     sides = weights.shape[1], right.shape[1]
-    return takes_processor_kernel(weights, left, right) or takes_kernel(weights, left, right, sides=sides)
+    on_processor = takes_processor_kernel(weights, left, right, gradients=True)
+    return on_processor or takes_kernel(weights, left, right, sides=sides)
 
 
 def log_sums_of_pairs(
@@ -37,7 +39,9 @@ def log_sums_of_pairs(
         Log-values of the sums and their scale, likewise.
     """
     if processor.computes(weights):
-        return processor.log_sums_of_pairs(weights, left, left_scale, right, right_scale)
+        recorded = torch.is_grad_enabled() and any(part.requires_grad for part in (weights, left, right))
+        compute = differentiable_log_sums_of_pairs if recorded else processor.log_sums_of_pairs
+        return compute(weights, left, left_scale, right, right_scale)
     from socratic.kernels.programs import log_sum_kernel
 
     weights, left, right = weights.contiguous(), rows_in_a_row(left), rows_in_a_row(right)

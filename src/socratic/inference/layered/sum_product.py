@@ -21,7 +21,6 @@ from torch import Tensor
 from socratic.draws import RowMasks
 from socratic.inference.layered.values import Products
 from socratic.kernels.choice import Digits
-from socratic.kernels.gradients import differentiable_sums_of_pairs, takes_pair_gradients
 from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
 from socratic.memory import Scratch, map_cut, map_tiles, table_rows
 from socratic.numerics import exp_shifted, log_or_dead, logsumexp_or_dead, pair_products, pair_sums, weighted_sums
@@ -37,8 +36,6 @@ def sum_products(weights: Tensor, a: Tensor, b: Tensor | None, *, digits: Digits
         return weighted_sums(weights, a)
     if takes_pair_sums(weights, a, b):
         return sums_of_pairs(weights, a, b, digits=digits)
-    if takes_pair_gradients(weights, a, b):
-        return differentiable_sums_of_pairs(weights, a, b)
 
     def compute(weights: Tensor, left: Tensor, right: Tensor, scratch: Scratch) -> Tensor:
         out = scratch.out("products", (len(left), weights.shape[2], left.shape[2]), left)

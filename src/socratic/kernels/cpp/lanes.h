@@ -245,21 +245,17 @@ struct Values {
     const float *start;
     size_t fold_step, node_step, n_nodes;
 
-    // Those of a block of rows as [node], exponentiated if they are logarithms.
-    void gather_block(size_t fold, Block block, vec *to, bool logarithms = false) const
-    {
-        const float *from = start + fold * fold_step + block.row;
-        for (size_t node = 0; node < n_nodes; node++) {
-            const vec value = load(from + node * node_step, block.n_rows, 0.0f);
-            to[node] = logarithms ? exponential(value) : value;
-        }
-    }
-
-    // Those of a task as [block][node], likewise.
+    // Those of a task as [block][node], exponentiated if they are logarithms.
     void gather(const Task &task, vec *to, bool logarithms) const
     {
-        for (size_t number = 0; number < task.n_blocks(); number++)
-            gather_block(task.fold, Block(task, number), to + number * n_nodes, logarithms);
+        for (size_t number = 0; number < task.n_blocks(); number++) {
+            const Block block(task, number);
+            const float *from = start + task.fold * fold_step + block.row;
+            for (size_t node = 0; node < n_nodes; node++) {
+                const vec value = load(from + node * node_step, block.n_rows, 0.0f);
+                *to++ = logarithms ? exponential(value) : value;
+            }
+        }
     }
 };
 
