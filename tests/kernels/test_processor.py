@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import multiprocessing
 import os
@@ -269,8 +270,11 @@ def test_gradients_pass_where_only_rows_or_leaf_moments_have_them() -> None:
     assert (spread.grad > 0).flatten(1).any(1).all()
 
 
-def test_threads_make_no_difference() -> None:
+@pytest.mark.parametrize("openmp", [True, False])
+def test_threads_make_no_difference(*, openmp: bool) -> None:
     circuit, x = circuit_and_rows()
+    if not openmp:
+        processor._library().take_threads_of(None)
 
     def queries() -> list[Tensor]:
         moments = socratic.tdi(circuit, x, dropout=0.2, masks="unit")
@@ -280,9 +284,32 @@ def test_threads_make_no_difference() -> None:
         patched.setattr(processor, "_OPERATIONS_OF_THREAD", 1)
         with threads(1):
             alone = queries()
-        with threads(3):
-            together = queries()
-    assert all(torch.equal(*pair) for pair in zip(alone, together, strict=True))
+        for number in (2, 3, 300):
+            with threads(number):
+                together = queries()
+            assert all(torch.equal(*pair) for pair in zip(alone, together, strict=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch's threads are looked for where OpenMP is GCC's")
+def test_threads_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processor._openmp() is not None
+    parts = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    asked_for = []
+
+    @ctypes.CFUNCTYPE(None, parts, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    def parallel(work: Any, data: int, n_threads: int, _: int) -> None:
+        asked_for.append(n_threads)
+        work(data)  # in this thread alone: it does what the others do not
+
+    circuit, x = circuit_and_rows()
+    expected = circuit.log_likelihood(x)
+    monkeypatch.setattr(processor, "_OPERATIONS_OF_THREAD", 1)
+    monkeypatch.setattr(processor, "_openmp", lambda: ctypes.cast(parallel, ctypes.c_void_p))
+    processor._library.cache_clear()
+    with threads(3):
+        assert torch.equal(circuit.log_likelihood(x), expected)
+    assert set(asked_for) == {2, 3}
+    processor._library().take_threads_of(None)
 
 
 def _answer(send: Any, circuit: socratic.Circuit, x: Tensor) -> None:

@@ -8,9 +8,7 @@ fold and some of its rows, or a line of weights.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
-from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import POINTER, Structure, c_float, c_int, c_size_t, c_void_p
 from functools import cache
 from typing import Any
@@ -22,7 +20,7 @@ from socratic.kernels.sources import library_path
 from socratic.memory import keep_freed_memory
 from socratic.shortcuts import allowed_shortcuts
 
-_OPERATIONS_OF_THREAD = 1_000_000
+_OPERATIONS_OF_THREAD = 200_000
 """Fewer are done before another thread has begun."""
 
 
@@ -84,7 +82,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "softmax": [*[c_void_p] * 3, c_size_t],
     "rescale": [*[c_void_p] * 2, *[c_size_t] * 2],
 }
-"""Of each kernel, before the first task and the one after the last."""
+"""Of each kernel, before the numbers of its tasks and of threads."""
 
 
 @cache
@@ -101,8 +99,18 @@ def _library() -> Any:
         function = getattr(library, name)
         function.argtypes, function.restype = [*arguments, c_size_t, c_size_t], c_int
     library.rows_of_task.restype = c_size_t
+    library.take_threads_of.argtypes = [c_void_p]
+    library.take_threads_of(_openmp())
     keep_freed_memory()
     return library
+
+
+def _openmp() -> Any:
+    """What runs a function in the threads that torch's own steps run in; None where it cannot be had."""
+    try:
+        return ctypes.cast(ctypes.CDLL(torch._C.__file__).GOMP_parallel, c_void_p)
+    except (AttributeError, OSError):
+        return None
 
 
 def _target() -> str:
@@ -112,34 +120,10 @@ def _target() -> str:
     return torch.backends.cpu.get_cpu_capability().lower()
 
 
-class _Threads:
-    """Threads that wait for work: as many as torch may take, besides the one that asks."""
-
-    def __init__(self) -> None:
-        self.forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.forget)  # a child has the memory of threads, not the threads
-
-    def forget(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-
-    def submit(self, *call: Any) -> Future[int]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="socratic-kernels")
-        return self._pool.submit(*call)
-
-
-_threads = _Threads()
-
-
 def _run(name: str, n_tasks: int, operations: int, *arguments: Any) -> None:
     """Call a kernel for all of its tasks, in as many threads as torch may take and the work is worth."""
-    kernel = getattr(_library(), name)
     n_threads = max(1, min(torch.get_num_threads(), n_tasks, operations // _OPERATIONS_OF_THREAD))
-    bounds = [n_tasks * part // n_threads for part in range(n_threads + 1)]
-    others = [_threads.submit(kernel, *arguments, *bounds[part : part + 2]) for part in range(1, n_threads)]
-    failed = [kernel(*arguments, *bounds[:2]), *(other.result() for other in others)]
-    if any(failed):
+    if getattr(_library(), name)(*arguments, n_tasks, n_threads):
         raise MemoryError(f"not enough memory for the rows that {name} takes at a time")
 
 

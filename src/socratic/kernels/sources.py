@@ -8,7 +8,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-FLAGS = "-std=c++17 -O3 -shared -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -fno-math-errno -ffp-contract=fast"
+FLAGS = (
+    "-std=c++17 -O3 -shared -fPIC -pthread -fvisibility=hidden -fno-exceptions -fno-rtti -fno-math-errno "
+    "-ffp-contract=fast"
+)
 TARGETS = {
     "avx512": "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512",
     "avx2": "-mavx2 -mfma",

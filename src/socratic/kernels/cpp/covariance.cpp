@@ -9,6 +9,7 @@
 // or one side has none and the terms with it are 0. Masks add odds sum_lr W_slr W_tlr E[a_l^2 b_r^2], where s = t unless
 // all sums share them. All terms are positive: nothing cancels.
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -269,34 +270,37 @@ class Pairs {
 
 }  // namespace
 
-// Covariances (F, S, S, N) of sums over all pairs, for some tasks; weights are (F, S, A * B), sums (F, S, N).
+// Covariances (F, S, S, N) of sums over all pairs; weights are (F, S, A * B), sums (F, S, N).
 EXPORT int pair_covariance(
     const float *weights, const Side *left, const Side *right, const float *sums, size_t sum_fold, size_t sum_node,
-    float shared_odds, float own_odds, float limit, float *out, size_t n_sums, size_t n_rows, size_t first, size_t last)
+    float shared_odds, float own_odds, float limit, float *out, size_t n_sums, size_t n_rows, size_t n_tasks,
+    size_t n_threads)
 {
-    Pairs pairs(*left, *right, n_sums, shared_odds, own_odds);
-    const Vectors inverse(n_sums);
-    if (pairs.missing() || inverse.missing())
-        return -1;
-    for (size_t number = first; number < last; number++) {
-        const Task task(number, n_rows);
-        if (number == first || task.row == 0)
-            pairs.begin(weights + task.fold * n_sums * left->n_nodes * right->n_nodes);
-        for (size_t number = 0; number < task.n_blocks(); number++) {
-            const Block block(task, number);
-            pairs.compute(task.fold, block);
-            vec *one_over = inverse.start();
-            for (size_t t = 0; t < n_sums; t++)
-                one_over[t] =
-                    1.0f / load(sums + task.fold * sum_fold + t * sum_node + block.row, block.n_rows, 1.0f);
-            float *to = out + task.fold * n_sums * n_sums * n_rows + block.row;
-            for (size_t t = 0; t < n_sums; t++)
-                for (size_t s = 0; s <= t; s++) {
-                    const vec value = at_most(pairs.sums[t * n_sums + s] * one_over[s] * one_over[t], limit);
-                    store(to + (t * n_sums + s) * n_rows, value, block.n_rows);
-                    store(to + (s * n_sums + t) * n_rows, value, block.n_rows);
-                }
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        Pairs pairs(*left, *right, n_sums, shared_odds, own_odds);
+        const Vectors inverse(n_sums);
+        if (pairs.missing() || inverse.missing())
+            return -1;
+        for (size_t number = first; number < last; number++) {
+            const Task task(number, n_rows);
+            if (number == first || task.row == 0)
+                pairs.begin(weights + task.fold * n_sums * left->n_nodes * right->n_nodes);
+            for (size_t number = 0; number < task.n_blocks(); number++) {
+                const Block block(task, number);
+                pairs.compute(task.fold, block);
+                vec *one_over = inverse.start();
+                for (size_t t = 0; t < n_sums; t++)
+                    one_over[t] =
+                        1.0f / load(sums + task.fold * sum_fold + t * sum_node + block.row, block.n_rows, 1.0f);
+                float *to = out + task.fold * n_sums * n_sums * n_rows + block.row;
+                for (size_t t = 0; t < n_sums; t++)
+                    for (size_t s = 0; s <= t; s++) {
+                        const vec value = at_most(pairs.sums[t * n_sums + s] * one_over[s] * one_over[t], limit);
+                        store(to + (t * n_sums + s) * n_rows, value, block.n_rows);
+                        store(to + (s * n_sums + t) * n_rows, value, block.n_rows);
+                    }
+            }
         }
-    }
-    return 0;
+        return 0;
+    });
 }

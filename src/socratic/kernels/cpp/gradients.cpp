@@ -4,6 +4,7 @@
 // a_l sum_r b_r Q_lr and b_r sum_l a_l Q_lr, in each row by itself; weights get sum over rows of g_t a_l b_r, for which
 // pairs of nodes, not rows, are in the lanes of a vector.
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -199,38 +200,40 @@ struct Sums {
 }  // namespace
 
 // Gradients by the logarithms (F, A, N) and (F, B, N) and by the weights (F, S, A * B) of pairs, each unless it is null,
-// from those of the logarithms (F, S, N) that log_sums_of_pairs found, for some folds.
+// from those of the logarithms (F, S, N) that log_sums_of_pairs found; a fold is a task.
 EXPORT int gradients_of_log_pairs(
     const float *weights, const float *left, size_t left_fold, size_t left_node, const double *left_scale,
     size_t left_scale_fold, const float *right, size_t right_fold, size_t right_node, const double *right_scale,
     size_t right_scale_fold, const float *log_value, const double *log_scale, const float *gradients, float *to_left,
-    float *to_right, float *to_weights, size_t n_sums, size_t n_left, size_t n_right, size_t n_rows, size_t first,
-    size_t last)
+    float *to_right, float *to_weights, size_t n_sums, size_t n_left, size_t n_right, size_t n_rows, size_t n_tasks,
+    size_t n_threads)
 {
-    const Side of_left{{left, left_fold, left_node, n_left}, left_scale, left_scale_fold};
-    const Side of_right{{right, right_fold, right_node, n_right}, right_scale, right_scale_fold};
-    const Sums sums{log_value, log_scale, gradients, n_sums};
-    const Vectors values((n_left + n_right + n_sums) * n_rows / LANES + 1);
-    float *a = reinterpret_cast<float *>(values.start()), *b = a + n_left * n_rows, *g = b + n_right * n_rows;
-    const Vectors room(Fold{weights, a, b, g, n_sums, n_left, n_right, n_rows}.room());
-    if (values.missing() || room.missing())
-        return -1;
-    const size_t n_groups = (n_rows + TASK_ROWS - 1) / TASK_ROWS;
-    for (size_t number = first; number < last; number++) {
-        const Fold fold{weights + number * n_sums * n_left * n_right, a, b, g, n_sums, n_left, n_right, n_rows};
-        for (size_t group = 0; group < n_groups; group++) {
-            const Task task(number * n_groups + group, n_rows);
-            of_left.exponentiate(task, a, n_rows);
-            of_right.exponentiate(task, b, n_rows);
-            sums.divide(task, of_left, of_right, g, n_rows);
-            for (size_t block = 0; (to_left != nullptr || to_right != nullptr) && block < task.n_blocks(); block++)
-                fold.of_values(
-                    Block(task, block), to_left == nullptr ? nullptr : to_left + number * n_left * n_rows,
-                    to_right == nullptr ? nullptr : to_right + number * n_right * n_rows, room.start());
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        const Side of_left{{left, left_fold, left_node, n_left}, left_scale, left_scale_fold};
+        const Side of_right{{right, right_fold, right_node, n_right}, right_scale, right_scale_fold};
+        const Sums sums{log_value, log_scale, gradients, n_sums};
+        const Vectors values((n_left + n_right + n_sums) * n_rows / LANES + 1);
+        float *a = reinterpret_cast<float *>(values.start()), *b = a + n_left * n_rows, *g = b + n_right * n_rows;
+        const Vectors room(Fold{weights, a, b, g, n_sums, n_left, n_right, n_rows}.room());
+        if (values.missing() || room.missing())
+            return -1;
+        const size_t n_groups = (n_rows + TASK_ROWS - 1) / TASK_ROWS;
+        for (size_t number = first; number < last; number++) {
+            const Fold fold{weights + number * n_sums * n_left * n_right, a, b, g, n_sums, n_left, n_right, n_rows};
+            for (size_t group = 0; group < n_groups; group++) {
+                const Task task(number * n_groups + group, n_rows);
+                of_left.exponentiate(task, a, n_rows);
+                of_right.exponentiate(task, b, n_rows);
+                sums.divide(task, of_left, of_right, g, n_rows);
+                for (size_t block = 0; (to_left != nullptr || to_right != nullptr) && block < task.n_blocks(); block++)
+                    fold.of_values(
+                        Block(task, block), to_left == nullptr ? nullptr : to_left + number * n_left * n_rows,
+                        to_right == nullptr ? nullptr : to_right + number * n_right * n_rows, room.start());
+            }
+            if (to_weights != nullptr)
+                fold.of_weights(
+                    to_weights + number * n_sums * n_left * n_right, reinterpret_cast<float *>(room.start()));
         }
-        if (to_weights != nullptr)
-            fold.of_weights(
-                to_weights + number * n_sums * n_left * n_right, reinterpret_cast<float *>(room.start()));
-    }
-    return 0;
+        return 0;
+    });
 }

@@ -1,5 +1,6 @@
 // Leaves: natural parameters times statistics of rows, which are picked or computed as they are multiplied.
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -77,50 +78,57 @@ struct Leaves {
 // picked. Missing values, which are not numbers, have none.
 EXPORT int power_product(
     const float *natural, const float *values, const float *centre, const int64_t *picked, float limit, float *out,
-    size_t n_nodes, size_t n_picked, size_t n_statistics, size_t n_rows, size_t first, size_t last)
+    size_t n_nodes, size_t n_picked, size_t n_statistics, size_t n_rows, size_t n_tasks, size_t n_threads)
 {
-    const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
-    return leaves.compute<true>(first, last, [&](size_t entry, Block block, vec *to) {
-        const vec value = load(values + entry * n_rows + block.row, block.n_rows, 0.0f);
-        const vec deviation = at_least(at_most(value - centre[entry], limit), -limit);
-        const ivec missing = value != value;
-        const vec z = missing ? vec{} : deviation;
-        vec power = missing ? vec{} : all(1.0f);
-        for (size_t t = 0; t < n_statistics; t++, power *= z)
-            to[t * MOST_PLACES] = power;
-        return missing;
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
+        return leaves.compute<true>(first, last, [&](size_t entry, Block block, vec *to) {
+            const vec value = load(values + entry * n_rows + block.row, block.n_rows, 0.0f);
+            const vec deviation = at_least(at_most(value - centre[entry], limit), -limit);
+            const ivec missing = value != value;
+            const vec z = missing ? vec{} : deviation;
+            vec power = missing ? vec{} : all(1.0f);
+            for (size_t t = 0; t < n_statistics; t++, power *= z)
+                to[t * MOST_PLACES] = power;
+            return missing;
+        });
     });
 }
 
 // Statistics are those of a table (U, T, N).
 EXPORT int picked_product(
     const float *natural, const float *table, const int64_t *picked, float *out, size_t n_nodes, size_t n_picked,
-    size_t n_statistics, size_t n_rows, size_t first, size_t last)
+    size_t n_statistics, size_t n_rows, size_t n_tasks, size_t n_threads)
 {
-    const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
-    return leaves.compute<false>(first, last, [&](size_t entry, Block block, vec *to) {
-        for (size_t t = 0; t < n_statistics; t++)
-            to[t * MOST_PLACES] = load(table + (entry * n_statistics + t) * n_rows + block.row, block.n_rows, 0.0f);
-        return ivec{};
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        const Leaves leaves{natural, picked, out, n_nodes, n_picked, n_statistics, n_rows};
+        return leaves.compute<false>(first, last, [&](size_t entry, Block block, vec *to) {
+            for (size_t t = 0; t < n_statistics; t++)
+                to[t * MOST_PLACES] = load(table + (entry * n_statistics + t) * n_rows + block.row, block.n_rows, 0.0f);
+            return ivec{};
+        });
     });
 }
 
 // Natural parameters (P, 3, I) of Gaussian leaves with means and variances (P, I), for powers of deviations from the
-// centres (P,), for some lines.
+// centres (P,); a line is a task.
 EXPORT int gaussian_natural(
-    const float *mean, const float *variance, const float *centre, float *out, size_t n_nodes, size_t first, size_t last)
+    const float *mean, const float *variance, const float *centre, float *out, size_t n_nodes, size_t n_tasks,
+    size_t n_threads)
 {
-    constexpr float two_pi = 6.28318531f;
-    for (size_t line = first; line < last; line++)
-        for (size_t i = 0; i < n_nodes; i += LANES) {
-            const size_t n = smaller(LANES, n_nodes - i);
-            const vec spread = load(variance + line * n_nodes + i, n, 1.0f);
-            const vec deviation = load(mean + line * n_nodes + i, n, 0.0f) - centre[line];
-            const vec precision = 1.0f / spread, linear = deviation * precision;
-            float *to = out + 3 * line * n_nodes + i;
-            store(to, -0.5f * (deviation * linear + logarithm(two_pi * spread)), n);
-            store(to + n_nodes, linear, n);
-            store(to + 2 * n_nodes, -0.5f * precision, n);
-        }
-    return 0;
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        constexpr float two_pi = 6.28318531f;
+        for (size_t line = first; line < last; line++)
+            for (size_t i = 0; i < n_nodes; i += LANES) {
+                const size_t n = smaller(LANES, n_nodes - i);
+                const vec spread = load(variance + line * n_nodes + i, n, 1.0f);
+                const vec deviation = load(mean + line * n_nodes + i, n, 0.0f) - centre[line];
+                const vec precision = 1.0f / spread, linear = deviation * precision;
+                float *to = out + 3 * line * n_nodes + i;
+                store(to, -0.5f * (deviation * linear + logarithm(two_pi * spread)), n);
+                store(to + n_nodes, linear, n);
+                store(to + 2 * n_nodes, -0.5f * precision, n);
+            }
+        return 0;
+    });
 }

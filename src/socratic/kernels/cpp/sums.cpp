@@ -1,5 +1,6 @@
 // Sums over all pairs of left and right nodes: products are formed in registers and never written to memory.
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -91,17 +92,19 @@ class Pairs {
 
 }  // namespace
 
-// Sums (F, S, N) of values (F, A, N) and (F, B, N) with weights (F, S, A * B), for some tasks.
+// Sums (F, S, N) of values (F, A, N) and (F, B, N) with weights (F, S, A * B).
 EXPORT int sums_of_pairs(
     const float *weights, const float *left, size_t left_fold, size_t left_node, const float *right, size_t right_fold,
-    size_t right_node, float *out, size_t n_sums, size_t n_left, size_t n_right, size_t n_rows, size_t first,
-    size_t last)
+    size_t right_node, float *out, size_t n_sums, size_t n_left, size_t n_right, size_t n_rows, size_t n_tasks,
+    size_t n_threads)
 {
-    const Pairs pairs(
-        weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
-    return pairs.compute(n_rows, first, last, false, [&](size_t fold, Block block, const vec *sums) {
-        for (size_t t = 0; t < n_sums; t++)
-            store(out + (fold * n_sums + t) * n_rows + block.row, sums[t], block.n_rows);
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        const Pairs pairs(
+            weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
+        return pairs.compute(n_rows, first, last, false, [&](size_t fold, Block block, const vec *sums) {
+            for (size_t t = 0; t < n_sums; t++)
+                store(out + (fold * n_sums + t) * n_rows + block.row, sums[t], block.n_rows);
+        });
     });
 }
 
@@ -110,21 +113,23 @@ EXPORT int log_sums_of_pairs(
     const float *weights, const float *left, size_t left_fold, size_t left_node, const double *left_scale,
     size_t left_scale_fold, const float *right, size_t right_fold, size_t right_node, const double *right_scale,
     size_t right_scale_fold, float *out, double *out_scale, size_t n_sums, size_t n_left, size_t n_right,
-    size_t n_rows, size_t first, size_t last)
+    size_t n_rows, size_t n_tasks, size_t n_threads)
 {
-    const Pairs pairs(
-        weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
-    return pairs.compute(n_rows, first, last, true, [&](size_t fold, Block block, const vec *sums) {
-        vec largest = vec{};
-        for (size_t t = 0; t < n_sums; t++)
-            largest = larger(largest, sums[t]);
-        // What all sums have in common goes into the scale; where all are 0, nothing.
-        largest = largest == 0.0f ? vec{} : logarithm(largest);
-        for (size_t t = 0; t < n_sums; t++)
-            store(out + (fold * n_sums + t) * n_rows + block.row, logarithm(sums[t]) - largest, block.n_rows);
-        const double *of_left = left_scale + fold * left_scale_fold + block.row;
-        const double *of_right = right_scale + fold * right_scale_fold + block.row;
-        for (size_t lane = 0; lane < block.n_rows; lane++)
-            out_scale[fold * n_rows + block.row + lane] = of_left[lane] + of_right[lane] + largest[lane];
+    return share(n_tasks, n_threads, [&](size_t first, size_t last) {
+        const Pairs pairs(
+            weights, {left, left_fold, left_node, n_left}, {right, right_fold, right_node, n_right}, n_sums, n_rows);
+        return pairs.compute(n_rows, first, last, true, [&](size_t fold, Block block, const vec *sums) {
+            vec largest = vec{};
+            for (size_t t = 0; t < n_sums; t++)
+                largest = larger(largest, sums[t]);
+            // What all sums have in common goes into the scale; where all are 0, nothing.
+            largest = largest == 0.0f ? vec{} : logarithm(largest);
+            for (size_t t = 0; t < n_sums; t++)
+                store(out + (fold * n_sums + t) * n_rows + block.row, logarithm(sums[t]) - largest, block.n_rows);
+            const double *of_left = left_scale + fold * left_scale_fold + block.row;
+            const double *of_right = right_scale + fold * right_scale_fold + block.row;
+            for (size_t lane = 0; lane < block.n_rows; lane++)
+                out_scale[fold * n_rows + block.row + lane] = of_left[lane] + of_right[lane] + largest[lane];
+        });
     });
 }
