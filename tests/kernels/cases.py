@@ -118,9 +118,8 @@ def check_picked(size: tuple[int, ...], device: str) -> None:
     natural = numbers(n_folds, n_nodes, n_picked * n_statistics).to(device)
     table = numbers(n_entries, n_statistics, n_rows, seed=1).to(device)
     picked = torch.randint(n_entries, (n_folds, n_picked), generator=torch.Generator().manual_seed(0)).to(device)
-    expected = torch.bmm(natural.double(), table[picked].flatten(1, 2).double())
-    found = picked_product(natural, table, picked)
-    torch.testing.assert_close(found.double(), expected, rtol=RTOL, atol=RTOL * float(expected.abs().max()))
+    statistics = table[picked].flatten(1, 2).double()
+    _check_product(lambda natural: picked_product(natural, table, picked), natural, statistics)
 
 
 def check_powers(size: tuple[int, ...], device: str) -> None:
@@ -133,9 +132,25 @@ def check_powers(size: tuple[int, ...], device: str) -> None:
     deviations = (table - centre).clamp(-2.0, 2.0).double()
     powers = torch.stack([deviations**power for power in range(n_statistics)], 1)
     powers = powers.masked_fill(table.isnan().unsqueeze(1), 0.0)
-    expected = torch.bmm(natural.double(), powers[picked].flatten(1, 2))
-    found = power_product(natural, table, centre.squeeze(1), picked, 2.0)
-    torch.testing.assert_close(found.double(), expected, rtol=RTOL, atol=RTOL * float(expected.abs().max()))
+    statistics = powers[picked].flatten(1, 2)
+    _check_product(lambda natural: power_product(natural, table, centre.squeeze(1), picked, 2.0), natural, statistics)
+
+
+def _check_product(product: Callable[[Tensor], Tensor], natural: Tensor, statistics: Tensor) -> None:
+    """A product with statistics (F, D * T, N) and, on a processor, its gradient and that of the gradient."""
+
+    def with_gradients(product: Callable[[Tensor], Tensor], natural: Tensor) -> tuple[Tensor, ...]:
+        natural.requires_grad_()
+        with torch.enable_grad():
+            found = product(natural)
+            (first,) = torch.autograd.grad((found * found).sum(), natural, create_graph=True)
+            (second,) = torch.autograd.grad((first * first).sum(), natural)
+        return found.detach(), first.detach(), second
+
+    evaluate = with_gradients if processor.computes(natural) else lambda product, natural: (product(natural),)
+    expected = evaluate(lambda natural: torch.bmm(natural, statistics), natural.double())
+    for value, wanted in zip(evaluate(product, natural), expected, strict=True):
+        torch.testing.assert_close(value.double(), wanted, rtol=RTOL, atol=RTOL * float(wanted.abs().max()))
 
 
 def check_softmax(device: str) -> None:

@@ -170,6 +170,25 @@ def test_covariances(case: cases.Covariance) -> None:
     cases.check_covariance(case, "cpu")
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_top_shares(layer: cases.Layer) -> None:
+    cases.check_top_shares(layer, "cpu")
+
+
+LOG_MOMENTS = [
+    *cases.LOG_MOMENTS,
+    *(
+        cases.LogMoment(2, n, n + 3, 31 - n, n_rows, shared=n % 2 > 0, matrices=n % 3 > 0)
+        for n, n_rows in enumerate((15, 16, 17, 255, 257, 31, 40), start=1)
+    ),
+]
+
+
+@pytest.mark.parametrize("case", LOG_MOMENTS)
+def test_log_moments(case: cases.LogMoment) -> None:
+    cases.check_moved(case, "cpu")
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (7, 16), (5, 20), (3, 33)])
 def test_natural_parameters_of_gaussians(shape: tuple[int, int]) -> None:
     family = Gaussian()
@@ -404,10 +423,13 @@ with torch.no_grad():
     assert processor._library() is not None
     for layer in test_processor.LAYERS:
         cases.check_sums(layer, "cpu"), cases.check_pair_sums(layer, "cpu"), test_processor.check_gradients(layer)
+        cases.check_top_shares(layer, "cpu")
     for size in cases.PRODUCTS:
         cases.check_picked(size, "cpu"), cases.check_powers(size, "cpu")
     for case in cases.COVARIANCES:
         cases.check_covariance(case, "cpu")
+    for case in test_processor.LOG_MOMENTS:
+        cases.check_moved(case, "cpu")
     cases.check_softmax("cpu"), cases.check_rescale("cpu"), cases.check_join("cpu")
 print("clean")
 """

@@ -1,4 +1,4 @@
-"""Logarithms of sums over all pairs with gradients, on a processor."""
+"""Sums and leaves with gradients, on a processor; where none are recorded, as they are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.kernels import processor
+from socratic.kernels.processor import Statistics
 from socratic.numerics import log_or_dead, pair_products, weighted_sums
 
 
@@ -15,7 +16,18 @@ def differentiable_log_sums_of_pairs(
     weights: Tensor, left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What :func:`socratic.kernels.sums.log_sums_of_pairs` gives; scales are common shifts and pass no gradient on."""
-    return _LogPairSums.apply(weights, left, left_scale, right, right_scale)
+    compute = _LogPairSums.apply if _recorded(weights, left, right) else processor.log_sums_of_pairs
+    return compute(weights, left, left_scale, right, right_scale)
+
+
+def differentiable_product(natural: Tensor, statistics: Statistics) -> Tensor:
+    """Log-densities (F, I, N) from natural parameters (F, I, D * T); statistics have no gradients."""
+    return _Product.apply(natural, statistics) if _recorded(natural) else processor.product(natural, statistics)
+
+
+def _recorded(*tensors: Tensor) -> bool:
+    """Whether torch records what is done with some of these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 class _LogPairSums(torch.autograd.Function):
@@ -52,3 +64,29 @@ def _found_by_torch(
     log_sums = log_or_dead(weighted_sums(weights, pair_products(torch.exp(left), torch.exp(right))))
     found = iter(torch.autograd.grad(log_sums, parts, gradient, create_graph=True))
     return tuple(next(found) if need else None for need in needed)
+
+
+class _Product(torch.autograd.Function):
+    """Statistics are not written to memory, for the products and their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, natural: Tensor, statistics: Statistics) -> Tensor:
+        ctx.statistics, ctx.shape = statistics, natural.shape
+        return processor.product(natural, statistics)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _ProductGradient.apply(gradient, ctx.statistics, ctx.shape), None
+
+
+class _ProductGradient(torch.autograd.Function):
+    """The gradient of a product is linear in what it is found from: its own gradient is the product again."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, statistics: Statistics, shape: torch.Size) -> Tensor:
+        ctx.statistics = statistics
+        return processor.gradient_of_product(gradient, statistics, shape)
+
+    @staticmethod
+    def backward(ctx: Any, natural: Tensor) -> tuple[Tensor, None, None]:
+        return _Product.apply(natural, ctx.statistics), None, None

@@ -9,13 +9,17 @@ from torch import Tensor
 
 from socratic.kernels import processor
 from socratic.kernels.choice import FLOAT32, MOST_LEAVES, padded, rows_of_program, takes_kernel
-from socratic.kernels.processor import takes_processor_kernel
+from socratic.kernels.gradients import differentiable_product
+from socratic.kernels.processor import Statistics, takes_processor_kernel
 
 
 def takes_picked(natural: Tensor, table: Tensor) -> bool:
-    """Whether the kernel takes this product; arguments are those of :func:`picked_product`."""
+    """Whether the kernel takes this product; arguments are those of :func:`picked_product`.
+
+    On a processor it has a gradient by the natural parameters, too.
+    """
     on_gpu = takes_kernel(natural, table, sides=(natural.shape[1],), most=MOST_LEAVES)
-    return on_gpu or takes_processor_kernel(natural, table)
+    return on_gpu or (takes_processor_kernel(natural, gradients=True) and takes_processor_kernel(table))
 
 
 def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
@@ -33,7 +37,7 @@ def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
     Tensor (F, I, N)
     """
     if processor.computes(natural):
-        return processor.picked_product(natural, table, picked)
+        return differentiable_product(natural, Statistics(table, picked))
     from socratic.kernels.value_programs import picked_product_kernel
 
     natural, table, picked = natural.contiguous(), table.contiguous(), picked.contiguous()
@@ -60,7 +64,7 @@ def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tenso
     Tensor (F, I, N)
     """
     if processor.computes(natural):
-        return processor.power_product(natural, values, centre, picked, limit)
+        return differentiable_product(natural, Statistics(values, picked, centre, limit))
     from socratic.kernels.value_programs import power_product_kernel
 
     natural, n_picked = natural.contiguous(), picked.shape[1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
+from socratic.kernels import processor
 from socratic.kernels.choice import padded, precision, takes_kernel
 from socratic.kernels.covariance import marginals
+from socratic.kernels.processor import Moving, takes_processor_kernel
 
 _MOST_OF_A_WARP = 1024
 """Children of a row that one warp looks through."""
@@ -16,19 +16,18 @@ _MOST_OF_A_WARP = 1024
 
 def takes_top_shares(weights: Tensor, left: Tensor, right: Tensor) -> bool:
     """Whether the kernel takes the sums over all pairs of these values (F, N, A) and (F, N, B)."""
-    return takes_kernel(weights, left, right, sides=(weights.shape[1], left.shape[2], right.shape[2]))
+    sides = weights.shape[1], left.shape[2], right.shape[2]
+    return takes_processor_kernel(weights, left, right) or takes_kernel(weights, left, right, sides=sides)
 
 
 def top_shares_of_pairs(
-    weights: Tensor, score: Tensor, left: Tensor, right: Tensor, inverse: Tensor, n_shares: int, rounding: float
+    weights: Tensor, left: Tensor, right: Tensor, inverse: Tensor, n_shares: int, rounding: float
 ) -> tuple[Tensor, Tensor]:
     """Shares of the pairs that matter most to the sums over all of them.
 
     Parameters
     ----------
     weights : (F, S, A * B)
-    score : (F, N, A * B)
-        By which pairs are chosen, less the values.
     left, right : (F, N, A), (F, N, B)
         Values.
     inverse : (F, N, S)
@@ -43,6 +42,8 @@ def top_shares_of_pairs(
     tuple of (F, N, M, S) and (F, N, S)
         Shares of those pairs, and of all others together.
     """
+    if processor.computes(weights):
+        return processor.top_shares(weights, left, right, inverse, n_shares, rounding)
     from socratic.kernels.log_programs import top_shares_kernel
 
     n_folds, n_sums, n_pairs = weights.shape
@@ -52,7 +53,7 @@ def top_shares_of_pairs(
     width = 1 << (n_pairs - 1).bit_length()
     with torch.cuda.device_of(weights):
         top_shares_kernel[(n_rows, n_folds)](
-            score.contiguous(),
+            torch.bmm(inverse, weights),
             weights.mT.contiguous(),
             left.contiguous(),
             right.contiguous(),
@@ -73,22 +74,16 @@ def top_shares_of_pairs(
     return shares, rest
 
 
-class Moving(NamedTuple):
-    """One side of the products: what moves its nodes."""
-
-    values: Tensor  # (F, N, A)
-    shares: Tensor  # (F, N, M, A)
-    rest: Tensor  # (F, N, A)
-    covariance: Tensor | None  # (F, N, A, A)
-
-
 def takes_moved(weights: Tensor, left: Moving, right: Moving) -> bool:
     """Whether the kernel takes sums over all pairs of nodes that move in these ways."""
     alike = (left.covariance is None) == (right.covariance is None)
     matrices = all(side.covariance is None or side.covariance.ndim == 4 for side in (left, right))
     # With fewer, not all of three masks would be there to be enumerated.
     enough = all(min(side.shares.shape[2:]) > 3 and side.shares.shape[2] <= 16 for side in (left, right))
-    return alike and matrices and enough and takes_top_shares(weights, left.values, right.values)
+    parts = [part for side in (left, right) for part in side if part is not None]
+    sides = weights.shape[1], left.values.shape[2], right.values.shape[2]
+    taken = takes_processor_kernel(weights, *parts) or takes_kernel(weights, *parts, sides=sides)
+    return alike and matrices and enough and taken
 
 
 def moved_sums_of_pairs(
@@ -119,6 +114,8 @@ def moved_sums_of_pairs(
         The sums, by how much the means of their logarithms move, the covariance of those, and the mean curvature,
         infinite where a sum is lost.
     """
+    if processor.computes(weights):
+        return processor.moved_sums(weights, sides, (rate, negligible, deep_fall), shared=shared)
     from socratic.kernels.log_programs import moved_kernel
 
     left, right = sides

@@ -11,7 +11,7 @@ import ctypes
 import platform
 from ctypes import POINTER, Structure, c_float, c_int, c_size_t, c_void_p
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,15 @@ class _Side(Structure):
     )
 
 
+class _Moving(Structure):
+    """``Moving`` of ``log_moments.cpp``."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("values", "shares", "rest", "covariance")),
+        *((name, c_size_t) for name in ("n_nodes", "n_shares")),
+    )
+
+
 _VALUES: list[Any] = [c_void_p, c_size_t, c_size_t]
 """A tensor with its rows last, and the steps between folds and between nodes."""
 _SCALE: list[Any] = [c_void_p, c_size_t]
@@ -75,8 +84,15 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "log_sums_of_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 2, *[c_size_t] * 4],
     "gradients_of_log_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 6, *[c_size_t] * 4],
     "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
-    "power_product": [*[c_void_p] * 4, c_float, c_void_p, *[c_size_t] * 4],
+    "top_shares": [*[c_void_p] * 6, c_float, *[c_size_t] * 5],
+    "moved_sums": [
+        *(c_void_p, POINTER(_Moving), POINTER(_Moving), *[c_float] * 3, c_int),
+        *(*[c_void_p] * 4, *[c_size_t] * 2),
+    ],
+    "power_product": [*[c_void_p] * 3, c_float, *[c_void_p] * 2, *[c_size_t] * 4],
+    "power_gradient": [*[c_void_p] * 3, c_float, *[c_void_p] * 2, *[c_size_t] * 4],
     "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
+    "picked_gradient": [*[c_void_p] * 4, *[c_size_t] * 4],
     "gaussian_natural": [*[c_void_p] * 4, c_size_t],
     "join": [*[c_void_p] * 4, *[c_size_t] * 3],
     "softmax": [*[c_void_p] * 3, c_size_t],
@@ -262,30 +278,109 @@ def _side(values: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor | N
     return values, covariance, _Side(pointer, where, fold, node, *steps, values.shape[1], kind)
 
 
-def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tensor, limit: float) -> Tensor:
-    """Log-densities (F, I, N); see :func:`socratic.kernels.leaves.power_product`."""
-    tables = values.contiguous(), centre.contiguous(), picked.contiguous()
-    return _product("power_product", natural, tables, (limit,), values.shape[-1])
+def top_shares(
+    weights: Tensor, left: Tensor, right: Tensor, inverse: Tensor, n_shares: int, rounding: float
+) -> tuple[Tensor, Tensor]:
+    """Shares (F, N, M, S) and (F, N, S); see :func:`socratic.kernels.log_moments.top_shares_of_pairs`."""
+    inputs = [part.contiguous() for part in (weights, left, right, inverse)]
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = left.shape[1]
+    shares, rest = weights.new_empty(n_folds, n_rows, n_shares, n_sums), weights.new_empty(n_folds, n_rows, n_sums)
+    pointers = [part.data_ptr() for part in (*inputs, shares, rest)]
+    sizes = (n_sums, left.shape[2], right.shape[2], n_shares, n_rows)
+    operations = n_folds * n_rows * n_pairs * (n_sums + n_shares)
+    _run("top_shares", _tasks(n_folds, n_rows), operations, *pointers, rounding, *sizes)
+    return shares, rest
 
 
-def picked_product(natural: Tensor, table: Tensor, picked: Tensor) -> Tensor:
-    """Log-densities (F, I, N); see :func:`socratic.kernels.leaves.picked_product`."""
-    return _product("picked_product", natural, (table.contiguous(), picked.contiguous()), (), table.shape[-1])
+class Moving(NamedTuple):
+    """One side of products of all pairs: what moves the logarithms of its nodes."""
+
+    values: Tensor  # (F, N, A)
+    shares: Tensor  # (F, N, M, A)
+    rest: Tensor  # (F, N, A)
+    covariance: Tensor | None  # (F, N, A, A)
 
 
-def _product(
-    name: str, natural: Tensor, tables: tuple[Tensor, ...], settings: tuple[float, ...], n_rows: int
-) -> Tensor:
-    """Call a kernel that multiplies matrices (F, I, D * T) with statistics."""
-    n_folds, n_nodes, n_statistics = natural.shape
-    n_picked = tables[-1].shape[1]
+def moved_sums(
+    weights: Tensor, sides: tuple[Moving, Moving], settings: tuple[float, float, float], *, shared: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums and their moves; see :func:`socratic.kernels.log_moments.moved_sums_of_pairs`, also for the settings."""
+    weights = weights.contiguous()
+    left, right = (_contiguous(side) for side in sides)
+    n_folds, n_sums, n_pairs = weights.shape
+    n_rows = left.values.shape[1]
+    sums, mean = (weights.new_empty(n_folds, n_rows, n_sums) for _ in range(2))
+    covariance, curvature = weights.new_empty(n_folds, n_rows, n_sums, n_sums), weights.new_empty(n_folds, n_rows, 1)
+    _run(
+        "moved_sums",
+        _tasks(n_folds, n_rows),
+        4 * n_folds * n_rows * n_sums * n_pairs,
+        weights.data_ptr(),
+        _moving(left),
+        _moving(right),
+        *settings,
+        shared,
+        *(part.data_ptr() for part in (sums, mean, covariance, curvature)),
+        n_sums,
+        n_rows,
+    )
+    return sums, mean, covariance, curvature
+
+
+def _contiguous(side: Moving) -> Moving:
+    covariance = None if side.covariance is None else side.covariance.contiguous()
+    return Moving(side.values.contiguous(), side.shares.contiguous(), side.rest.contiguous(), covariance)
+
+
+def _moving(side: Moving) -> _Moving:
+    pointers = [None if part is None else part.data_ptr() for part in side]
+    return _Moving(*pointers, side.values.shape[2], side.shares.shape[2])
+
+
+class Statistics(NamedTuple):
+    """Statistics of variables, some of which each fold has: those of a table, or powers of what values deviate by."""
+
+    table: Tensor  # (U, T, N), or values (U, N)
+    picked: Tensor  # (F, D), the variables of each fold
+    centre: Tensor | None = None  # (U,), what values deviate from
+    limit: float = 0.0  # the largest deviation that is taken as it is
+
+
+def product(natural: Tensor, statistics: Statistics) -> Tensor:
+    """Log-densities (F, I, N) from natural parameters (F, I, D * T)."""
     by_statistic = natural.mT.contiguous()  # no copy of those of a leaf layer
-    out = natural.new_empty(n_folds, n_nodes, n_rows)
-    pointers = [part.data_ptr() for part in (by_statistic, *tables)]
-    sizes = (n_nodes, n_picked, n_statistics // n_picked, n_rows)
-    operations = natural.numel() * n_rows
-    _run(name, _tasks(n_folds, n_rows), operations, *pointers, *settings, out.data_ptr(), *sizes)
+    n_folds, n_nodes, _ = natural.shape
+    out = natural.new_empty(n_folds, n_nodes, statistics.table.shape[-1])
+    _multiply("product", by_statistic, out, statistics, natural.shape)
     return out
+
+
+def gradient_of_product(gradient: Tensor, statistics: Statistics, shape: torch.Size) -> Tensor:
+    """Gradient by natural parameters of this shape from that by the log-densities."""
+    out = gradient.new_empty(shape)
+    _multiply("gradient", gradient.contiguous(), out, statistics, shape)
+    return out
+
+
+def _multiply(what: str, given: Tensor, out: Tensor, statistics: Statistics, shape: torch.Size) -> None:
+    """Call a kernel that multiplies something with the statistics, given the shape of the natural parameters."""
+    table, picked, centre, limit = statistics
+    tables = [part.contiguous() for part in (table, centre, picked) if part is not None]
+    n_folds, n_nodes, n_numbers = shape
+    n_picked, n_rows = picked.shape[1], table.shape[-1]
+    pointers = [part.data_ptr() for part in tables]
+    name, settings = ("picked", []) if centre is None else ("power", [limit])
+    _run(
+        f"{name}_{what}",
+        n_folds if what == "gradient" else _tasks(n_folds, n_rows),
+        shape.numel() * n_rows,
+        *pointers,
+        *settings,
+        given.data_ptr(),
+        out.data_ptr(),
+        *(n_nodes, n_picked, n_numbers // n_picked, n_rows),
+    )
 
 
 def gaussian_natural(mean: Tensor, variance: Tensor, centre: Tensor) -> Tensor:

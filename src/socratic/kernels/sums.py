@@ -39,9 +39,7 @@ def log_sums_of_pairs(
         Log-values of the sums and their scale, likewise.
     """
     if processor.computes(weights):
-        recorded = torch.is_grad_enabled() and any(part.requires_grad for part in (weights, left, right))
-        compute = differentiable_log_sums_of_pairs if recorded else processor.log_sums_of_pairs
-        return compute(weights, left, left_scale, right, right_scale)
+        return differentiable_log_sums_of_pairs(weights, left, left_scale, right, right_scale)
     from socratic.kernels.programs import log_sum_kernel
 
     weights, left, right = weights.contiguous(), rows_in_a_row(left), rows_in_a_row(right)

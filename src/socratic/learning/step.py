@@ -97,8 +97,8 @@ class GradientStep:
         self.circuit, self.settings, self.workers = circuit, settings, workers
         self.log_prior, self.augment = log_prior, augment
         self.masks = torch.Generator(circuit.device)
-        on_gpu = circuit.device.type == "cuda"
-        self._recorded = on_gpu and workers.number == 1
+        device = circuit.device.type
+        self._recorded = device == "cuda" and workers.number == 1
         # A graph reads the learning rate from memory; as a number it would be recorded for good.
         rate: float | Tensor = settings.learning_rate
         if self._recorded:
@@ -113,7 +113,7 @@ class GradientStep:
             function = _Function(self._share_of_objective, nn.ParameterList(circuit.parameters()))
             self._objective = DistributedDataParallel(function)
         self.optimiser = torch.optim.Adam(  # after the parameters were divided: its moments are as they are
-            circuit.parameters(), lr=rate, capturable=self._recorded, fused=on_gpu or None
+            circuit.parameters(), lr=rate, capturable=self._recorded, fused=device in {"cpu", "cuda"} or None
         )
         self._graph: torch.cuda.CUDAGraph | None = None
         self._n_steps = 0

@@ -9,6 +9,7 @@
 // or one side has none and the terms with it are 0. Masks add odds sum_lr W_slr W_tlr E[a_l^2 b_r^2], where s = t unless
 // all sums share them. All terms are positive: nothing cancels.
 #include "lanes.h"
+#include "matrices.h"
 #include "threads.h"
 
 namespace {
@@ -27,73 +28,6 @@ struct Side {
 };
 
 namespace {
-
-template <int n_lines, int n_columns>
-INLINE void multiply_tile(vec *out, const vec *x, const vec *y, size_t n_inner, size_t width)
-{
-    vec total[n_lines][n_columns];
-    UNROLL for (int i = 0; i < n_lines; i++)
-        UNROLL for (int j = 0; j < n_columns; j++) total[i][j] = out[i * width + j];
-    for (size_t k = 0; k < n_inner; k++)
-        UNROLL for (int i = 0; i < n_lines; i++)
-            UNROLL for (int j = 0; j < n_columns; j++) total[i][j] += x[i * n_inner + k] * y[k * width + j];
-    UNROLL for (int i = 0; i < n_lines; i++)
-        UNROLL for (int j = 0; j < n_columns; j++) out[i * width + j] = total[i][j];
-}
-
-// out[i][j] += sum_k x[i][k] y[k][j], of matrices (lines, inner) and (inner, width), for the first columns
-void multiply(vec *out, const vec *x, const vec *y, size_t n_lines, size_t n_inner, size_t n_columns, size_t width)
-{
-    for (size_t line = 0; line < n_lines; line += TILE_LINES)
-        with_size<TILE_LINES>(smaller(TILE_LINES, n_lines - line), [&](auto lines) {
-            for (size_t column = 0; column < n_columns; column += TILE_COLUMNS)
-                with_size<TILE_COLUMNS>(smaller(TILE_COLUMNS, n_columns - column), [&](auto columns) {
-                    multiply_tile<lines, columns>(
-                        out + line * width + column, x + line * n_inner, y + column, n_inner, width);
-                });
-        });
-}
-
-template <int n_columns>
-INLINE void weigh_lines(vec *out, const vec *x, const float *weights, size_t n_lines, size_t n_inner, size_t width)
-{
-    for (size_t line = 0; line < n_lines; line++, x += n_inner, out += width) {
-        const float *from = weights;
-        vec total[n_columns];
-        UNROLL for (int j = 0; j < n_columns; j++) total[j] = vec{};
-        for (size_t k = 0; k < n_inner; k++, from += width)
-            UNROLL for (int j = 0; j < n_columns; j++) total[j] += from[j] * x[k];
-        UNROLL for (int j = 0; j < n_columns; j++) out[j] = total[j];
-    }
-}
-
-// out[i][j] = sum_k x[i][k] weights[k * width + j], of a matrix (lines, inner)
-void multiply_weights(vec *out, const vec *x, const float *weights, size_t n_lines, size_t n_inner, size_t width)
-{
-    const size_t tile = tile_size(width);
-    for (size_t column = 0; column < width; column += tile)
-        with_size<MOST_SUMS>(smaller(tile, width - column), [&](auto columns) {
-            weigh_lines<columns>(out + column, x, weights + column, n_lines, n_inner, width);
-        });
-}
-
-template <int n_lines> INLINE void sum_some_lines(vec *marginal, const float *weights, const vec *values, size_t n)
-{
-    vec total[n_lines];
-    UNROLL for (int i = 0; i < n_lines; i++) total[i] = vec{};
-    for (size_t k = 0; k < n; k++)
-        UNROLL for (int i = 0; i < n_lines; i++) total[i] += weights[i * n + k] * values[k];
-    UNROLL for (int i = 0; i < n_lines; i++) marginal[i] = total[i];
-}
-
-// marginal[l] = sum_r weights[l * n + r] values[r]
-void sum_lines(vec *marginal, const float *weights, const vec *values, size_t n_lines, size_t n)
-{
-    for (size_t line = 0; line < n_lines; line += TILE_LINES)
-        with_size<TILE_LINES>(smaller(TILE_LINES, n_lines - line), [&](auto lines) {
-            sum_some_lines<lines>(marginal + line, weights + line * n, values, n);
-        });
-}
 
 // One side of the pairs for a block of rows.
 struct BlockSide {
@@ -135,22 +69,11 @@ struct BlockSide {
         }
     }
 
-    // sums[t][s] += sum_ij m_t[i] C_ij m_s[j] for s <= t, with the marginals m of all sums and the covariance C
+    // Add what the marginals of all sums pass on of the covariance; room is for two matrices like the marginals.
     void add_marginals(vec *sums, bool as_matrix, size_t n_sums, vec *passed, vec *by_node) const
     {
-        clear(passed, n_sums * n);
-        if (as_matrix)
-            multiply(passed, marginals, covariance, n_sums, n, n, n);
-        for (size_t t = 0; t < n_sums; t++)
-            for (size_t i = 0; i < n; i++) {
-                by_node[i * n_sums + t] = marginals[t * n + i];
-                if (!as_matrix)
-                    passed[t * n + i] = marginals[t * n + i] * covariance[i];
-            }
-        for (size_t t = 0; t < n_sums; t += TILE_LINES) {
-            const size_t n_lines = smaller(TILE_LINES, n_sums - t);
-            multiply(sums + t * n_sums, passed + t * n, by_node, n_lines, n, t + n_lines, n_sums);
-        }
+        turn(by_node, marginals, n_sums, n);
+        add_quadratic(sums, marginals, by_node, covariance, as_matrix, n_sums, n, passed);
     }
 };
 

@@ -4,38 +4,12 @@
 // a_l sum_r b_r Q_lr and b_r sum_l a_l Q_lr, in each row by itself; weights get sum over rows of g_t a_l b_r, for which
 // pairs of nodes, not rows, are in the lanes of a vector.
 #include "lanes.h"
+#include "matrices.h"
 #include "threads.h"
 
 namespace {
 
-constexpr size_t CHUNK_ROWS = 64;   // whose products are written out together
-constexpr size_t CHUNK_PAIRS = 1024;  // likewise: both fit in the second cache
-constexpr int TILE_SUMS = MOST_SUMS > 12 ? 5 : 3, TILE_PAIRS = MOST_SUMS > 12 ? 4 : 3;  // of sums, and of vectors of pairs
-
-INLINE vec load_whole(const float *from)
-{
-    vec x;
-    memcpy(&x, from, sizeof x);
-    return x;
-}
-
-INLINE void store_whole(float *to, vec x) { memcpy(to, &x, sizeof x); }
-
-template <int n_sums, int n_vectors>
-INLINE void add_outer(
-    float *out, size_t out_step, const float *gradients, size_t gradient_step, const float *products,
-    size_t product_step, size_t n_rows)
-{
-    vec total[n_sums][n_vectors];
-    UNROLL for (int t = 0; t < n_sums; t++)
-        UNROLL for (int k = 0; k < n_vectors; k++) total[t][k] = load_whole(out + t * out_step + k * LANES);
-    for (size_t row = 0; row < n_rows; row++)
-        UNROLL for (int t = 0; t < n_sums; t++)
-            UNROLL for (int k = 0; k < n_vectors; k++)
-                total[t][k] += gradients[t * gradient_step + row] * load_whole(products + row * product_step + k * LANES);
-    UNROLL for (int t = 0; t < n_sums; t++)
-        UNROLL for (int k = 0; k < n_vectors; k++) store_whole(out + t * out_step + k * LANES, total[t][k]);
-}
+constexpr size_t CHUNK_PAIRS = 1024;  // whose products are written out for CHUNK_ROWS: they fit in the second cache
 
 // What the products of a left node with some right nodes get, passed on to both.
 template <int n_right>
@@ -94,7 +68,7 @@ struct Fold {
                 transpose(right + row, n_rows, n_right, rows, b, padded(n_right));
                 for (size_t n = 0; n < rows; n++)
                     write_products(products + n * width, a + n * n_first, n_first, b + n * padded(n_right), n_right);
-                add_rows(sums, width, gradients + row, products, n_columns, rows);
+                add_rows(sums, width, n_sums, gradients + row, n_rows, products, n_columns, rows);
             }
             for (size_t t = 0; t < n_sums; t++)
                 memcpy(to + t * n_pairs() + first * n_right, sums + t * width, n_columns * sizeof *to);
@@ -111,9 +85,6 @@ struct Fold {
     }
 
   private:
-    // Room for so many numbers and for a vector that begins at the last of them.
-    static size_t padded(size_t n) { return (n + 2 * LANES - 1) / LANES * LANES; }
-
     void gather(const float *from, size_t n_nodes, Block block, vec *to) const
     {
         for (size_t node = 0; node < n_nodes; node++)
@@ -132,22 +103,6 @@ struct Fold {
         for (size_t l = 0; l < n_left; l++, to += n_right)
             for (size_t r = 0; r < n_right; r += LANES)
                 store_whole(to + r, a[l] * load_whole(b + r));
-    }
-
-    // sums[t][k] += sum over rows of gradients[t][row] products[row][k]
-    void add_rows(
-        float *sums, size_t width, const float *of_sums, const float *products, size_t n_columns, size_t rows) const
-    {
-        const size_t n_vectors = (n_columns + LANES - 1) / LANES;
-        for (size_t k = 0; k < n_vectors; k += TILE_PAIRS)
-            with_size<TILE_PAIRS>(smaller(TILE_PAIRS, n_vectors - k), [&](auto vectors) {
-                for (size_t t = 0; t < n_sums; t += TILE_SUMS)
-                    with_size<TILE_SUMS>(smaller(TILE_SUMS, n_sums - t), [&](auto n) {
-                        add_outer<n, vectors>(
-                            sums + t * width + k * LANES, width, of_sums + t * n_rows, n_rows, products + k * LANES,
-                            width, rows);
-                    });
-            });
     }
 };
 
@@ -184,8 +139,9 @@ struct Sums {
             vec shift = vec{};
             for (size_t lane = 0; lane < block.n_rows; lane++) {
                 const size_t row = block.row + lane;
-                shift[lane] = (float)(log_scale[task.fold * n_rows + row] - left.scale[task.fold * left.scale_fold + row] -
-                                      right.scale[task.fold * right.scale_fold + row]);
+                const double of_sides = left.scale[task.fold * left.scale_fold + row] +
+                                        right.scale[task.fold * right.scale_fold + row];
+                shift[lane] = static_cast<float>(log_scale[task.fold * n_rows + row] - of_sides);
             }
             for (size_t t = 0; t < n_sums; t++) {
                 const size_t place = (task.fold * n_sums + t) * n_rows + block.row;

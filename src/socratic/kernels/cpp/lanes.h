@@ -60,6 +60,8 @@ struct Task {
 struct Block {
     size_t row, n_rows;
 
+    Block(size_t row, size_t n_rows) : row(row), n_rows(n_rows) {}
+
     Block(const Task &task, size_t number)
         : row(task.row + number * LANES), n_rows(task.n_rows - number * LANES < LANES ? task.n_rows - number * LANES : LANES)
     {
@@ -118,6 +120,20 @@ INLINE void store(float *to, vec x, size_t n_rows)
 INLINE vec larger(vec x, vec y) { return x > y ? x : y; }
 INLINE vec at_most(vec x, float limit) { return x > limit ? all(limit) : x; }  // what is not a number stays so
 INLINE vec at_least(vec x, float limit) { return x < limit ? all(limit) : x; }
+
+// Whether any lane of the result of a comparison is true.
+INLINE bool any_lane(ivec mask)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+    int32_t lanes[LANES], found = 0;
+    memcpy(lanes, &mask, sizeof lanes);
+    for (size_t lane = 0; lane < LANES; lane++)
+        found |= lanes[lane];
+    return found != 0;
+#endif
+}
 
 // e^x of numbers up to 0, to float32's digits: 2^n e^r with |r| at most log(2) / 2. Below the smallest normal number it
 // is 0; what is not a number stays so.

@@ -25,7 +25,8 @@ from socratic.inference.layered.log_moments.sums import (
     rescale,
 )
 from socratic.inference.log_normal import leaf_log_covariance
-from socratic.kernels.log_moments import Moving, moved_sums_of_pairs, takes_moved, takes_top_shares
+from socratic.kernels.log_moments import moved_sums_of_pairs, takes_moved, takes_top_shares
+from socratic.kernels.processor import Moving
 
 _FUSED_COPIES = 3
 """Matrices of each row that kernels leave to be held: both sides' marginals, and the covariance."""

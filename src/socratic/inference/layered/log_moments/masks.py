@@ -71,11 +71,11 @@ def top_shares(weights: Tensor, sides: Sequence[Tensor], sums: Tensor) -> tuple[
     """
     n_folds, n_sums, n_children = weights.shape
     inverse = torch.where(sums > 0, 1.0 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0.0)
-    score = torch.bmm(inverse.detach(), weights.detach())
     rounding = _ROUNDING * torch.finfo(sums.dtype).eps
     if len(sides) == 2 and takes_top_shares(weights, *sides):
         n_shares = min(N_SHARES, n_children)
-        return top_shares_of_pairs(weights, score, sides[0], sides[1], inverse, n_shares, rounding)
+        return top_shares_of_pairs(weights, sides[0], sides[1], inverse, n_shares, rounding)
+    score = torch.bmm(inverse.detach(), weights.detach())
     if len(sides) == 1:
         score *= sides[0].detach()
     else:
