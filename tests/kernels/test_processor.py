@@ -22,13 +22,13 @@ import socratic
 from socratic.families import Gaussian
 from socratic.inference.layered.sum_product import log_sums
 from socratic.inference.layered.values import LogValues, Products
-from socratic.kernels import processor, sources
+from socratic.kernels import library, processor, sources
 from socratic.kernels.leaves import power_product, rescale
 from socratic.kernels.sums import log_sums_of_pairs, takes_sums
 from socratic.kernels.weights import softmax, takes_softmax
 from tests.kernels import cases
 
-OWN = processor._target()
+OWN = library.target()
 TARGETS = ["avx512", "avx2"] if OWN == "avx512" else [OWN]
 """What this processor can run."""
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
@@ -37,15 +37,15 @@ COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 @pytest.fixture(params=TARGETS, autouse=True)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Take the kernels of one kind of processor."""
-    monkeypatch.setattr(processor, "_target", lambda: request.param)
-    processor._library.cache_clear()
-    if processor._library() is None:
+    monkeypatch.setattr(library, "target", lambda: request.param)
+    library.kernels.cache_clear()
+    if library.kernels() is None:
         known = request.param in {"avx512", "avx2", "arm64"}
         assert not (COMPILER and known), "there is a compiler, but kernels were not built"
         pytest.skip("needs a compiler when the library is installed, and a processor that kernels are built for")
     with torch.no_grad():
         yield request.param
-    processor._library.cache_clear()
+    library.kernels.cache_clear()
 
 
 @contextmanager
@@ -293,14 +293,14 @@ def test_gradients_pass_where_only_rows_or_leaf_moments_have_them() -> None:
 def test_threads_make_no_difference(*, openmp: bool) -> None:
     circuit, x = circuit_and_rows()
     if not openmp:
-        processor._library().take_threads_of(None)
+        library.kernels().take_threads_of(None)
 
     def queries() -> list[Tensor]:
         moments = socratic.tdi(circuit, x, dropout=0.2, masks="unit")
         return [circuit.log_likelihood(x), moments.log_mean, moments.relative_covariance]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(processor, "_OPERATIONS_OF_THREAD", 1)
+        patched.setattr(library, "_OPERATIONS_OF_THREAD", 1)
         with threads(1):
             alone = queries()
         for number in (2, 3, 300):
@@ -311,7 +311,7 @@ def test_threads_make_no_difference(*, openmp: bool) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch's threads are looked for where OpenMP is GCC's")
 def test_threads_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert processor._openmp() is not None
+    assert library._openmp() is not None
     parts = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     asked_for = []
 
@@ -322,17 +322,17 @@ def test_threads_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     circuit, x = circuit_and_rows()
     expected = circuit.log_likelihood(x)
-    monkeypatch.setattr(processor, "_OPERATIONS_OF_THREAD", 1)
-    monkeypatch.setattr(processor, "_openmp", lambda: ctypes.cast(parallel, ctypes.c_void_p))
-    processor._library.cache_clear()
+    monkeypatch.setattr(library, "_OPERATIONS_OF_THREAD", 1)
+    monkeypatch.setattr(library, "_openmp", lambda: ctypes.cast(parallel, ctypes.c_void_p))
+    library.kernels.cache_clear()
     with threads(3):
         assert torch.equal(circuit.log_likelihood(x), expected)
     assert set(asked_for) == {2, 3}
-    processor._library().take_threads_of(None)
+    library.kernels().take_threads_of(None)
 
 
 def _answer(send: Any, circuit: socratic.Circuit, x: Tensor) -> None:
-    processor._OPERATIONS_OF_THREAD = 1
+    library._OPERATIONS_OF_THREAD = 1
     torch.set_num_threads(1)  # those of torch itself do not live on in a child
     with threads(2), torch.no_grad():
         send.send(softmax(circuit.inner_layers()[0].logits)[0].sum().item())
@@ -342,7 +342,7 @@ def _answer(send: Any, circuit: socratic.Circuit, x: Tensor) -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit, x = circuit_and_rows()
-    monkeypatch.setattr(processor, "_OPERATIONS_OF_THREAD", 1)
+    monkeypatch.setattr(library, "_OPERATIONS_OF_THREAD", 1)
     with threads(2):
         expected = softmax(circuit.inner_layers()[0].logits)[0].sum().item()
     receive, send = multiprocessing.Pipe(duplex=False)
@@ -364,23 +364,23 @@ def test_without_memory_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
             return 256
 
     with monkeypatch.context() as patched:
-        patched.setattr(processor, "_library", Library)
+        patched.setattr(library, "kernels", Library)
         with pytest.raises(MemoryError, match="not enough memory for the rows that power_product takes at a time"):
             power_product(torch.ones(1, 1, 3), torch.ones(1, 4), torch.ones(1), torch.zeros(1, 1).long(), 1.0)
 
 
 def test_a_library_of_another_system_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert processor.built_for() is not None
-    library = tmp_path / "kernels.so"
-    monkeypatch.setattr(processor, "library_path", lambda _: library)
+    built = tmp_path / "kernels.so"
+    monkeypatch.setattr(library, "library_path", lambda _: built)
     for present in (False, True):
         if present:
-            library.write_bytes(b"MZ")
-        processor._library.cache_clear()
+            built.write_bytes(b"MZ")
+        library.kernels.cache_clear()
         assert processor.built_for() is None
         circuit, x = circuit_and_rows()
         assert circuit.log_likelihood(x).isfinite().all()
-    processor._library.cache_clear()
+    library.kernels.cache_clear()
 
 
 def test_a_library_of_other_sources_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str) -> None:
@@ -409,18 +409,18 @@ def test_they_keep_to_their_memory(tmp_path: Path, target: str) -> None:
     """Every kernel on sizes of all kinds, compiled so that what is read or written beside its memory is told."""
     root = Path(__file__).parents[2]
     flags = [*sources.FLAGS.split(), *sources.TARGETS[target].split(), "-O1", "-g", "-fsanitize=address,undefined"]
-    library = tmp_path / "kernels.so"
-    subprocess.run([str(COMPILER), *flags, *map(str, sources.sources()), "-o", str(library)], check=True)
+    built = tmp_path / "kernels.so"
+    subprocess.run([str(COMPILER), *flags, *map(str, sources.sources()), "-o", str(built)], check=True)
     runtime = subprocess.run(
         [str(COMPILER), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.strip()
     program = f"""
 import torch, pathlib
-from socratic.kernels import processor
+from socratic.kernels import library
 from tests.kernels import cases, test_processor
-processor.library_path = lambda target: pathlib.Path({str(library)!r})
+library.library_path = lambda target: pathlib.Path({str(built)!r})
 with torch.no_grad():
-    assert processor._library() is not None
+    assert library.kernels() is not None
     for layer in test_processor.LAYERS:
         cases.check_sums(layer, "cpu"), cases.check_pair_sums(layer, "cpu"), test_processor.check_gradients(layer)
         cases.check_top_shares(layer, "cpu")

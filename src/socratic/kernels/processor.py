@@ -1,37 +1,28 @@
-"""Kernels for processors, in C++ (``kernels/cpp``): what they are given, and how their work is shared among threads.
+"""Kernels for processors: when they are taken, and what they are given.
 
-They are built when the library is installed, where there is a compiler (``hatch_build.py``); without them PyTorch
-computes the same. All are for float32, with the rows of a batch in the lanes of vectors. Their work comes in tasks: a
-fold and some of its rows, or a line of weights.
+Without them (:mod:`~socratic.kernels.library`) PyTorch computes the same. All are for float32, with the rows of a batch
+in the lanes of vectors. Their work comes in tasks: a fold and some of its rows, or a line of weights.
 """
 
 from __future__ import annotations
 
-import ctypes
-import platform
-from ctypes import POINTER, Structure, c_float, c_int, c_size_t, c_void_p
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from socratic.kernels.sources import library_path
-from socratic.memory import keep_freed_memory
+from socratic.kernels.library import MovingSide, Side, count_tasks, kernels, run, target
 from socratic.shortcuts import allowed_shortcuts
-
-_OPERATIONS_OF_THREAD = 200_000
-"""Fewer are done before another thread has begun."""
 
 
 def built_for() -> str | None:
     """The instructions that the kernels of this process are built for; None where PyTorch computes without them."""
-    return None if _library() is None else _target()
+    return None if kernels() is None else target()
 
 
 def computes(like: Tensor) -> bool:
     """Whether there are kernels where this tensor lies."""
-    return like.device.type == "cpu" and _library() is not None
+    return like.device.type == "cpu" and kernels() is not None
 
 
 def takes_processor_kernel(*tensors: Tensor, gradients: bool = False) -> bool:
@@ -55,98 +46,6 @@ def takes_processor_kernel(*tensors: Tensor, gradients: bool = False) -> bool:
     )
 
 
-class _Side(Structure):
-    """``Side`` of ``covariance.cpp``."""
-
-    _fields_ = (
-        ("values", c_void_p),
-        ("covariance", c_void_p),
-        *((name, c_size_t) for name in ("fold_step", "node_step")),
-        *((name, c_size_t) for name in ("covariance_fold", "covariance_line", "covariance_node", "n_nodes")),
-        ("kind", c_int),
-    )
-
-
-class _Moving(Structure):
-    """``Moving`` of ``log_moments.cpp``."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("values", "shares", "rest", "covariance")),
-        *((name, c_size_t) for name in ("n_nodes", "n_shares")),
-    )
-
-
-_VALUES: list[Any] = [c_void_p, c_size_t, c_size_t]
-"""A tensor with its rows last, and the steps between folds and between nodes."""
-_SCALE: list[Any] = [c_void_p, c_size_t]
-_ARGUMENTS: dict[str, list[Any]] = {
-    "sums_of_pairs": [c_void_p, *_VALUES, *_VALUES, c_void_p, *[c_size_t] * 4],
-    "log_sums_of_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 2, *[c_size_t] * 4],
-    "gradients_of_log_pairs": [c_void_p, *_VALUES, *_SCALE, *_VALUES, *_SCALE, *[c_void_p] * 6, *[c_size_t] * 4],
-    "pair_covariance": [c_void_p, *[POINTER(_Side)] * 2, *_VALUES, *[c_float] * 3, c_void_p, *[c_size_t] * 2],
-    "top_shares": [*[c_void_p] * 6, c_float, *[c_size_t] * 5],
-    "moved_sums": [
-        *(c_void_p, POINTER(_Moving), POINTER(_Moving), *[c_float] * 3, c_int),
-        *(*[c_void_p] * 4, *[c_size_t] * 2),
-    ],
-    "power_product": [*[c_void_p] * 3, c_float, *[c_void_p] * 2, *[c_size_t] * 4],
-    "power_gradient": [*[c_void_p] * 3, c_float, *[c_void_p] * 2, *[c_size_t] * 4],
-    "picked_product": [*[c_void_p] * 4, *[c_size_t] * 4],
-    "picked_gradient": [*[c_void_p] * 4, *[c_size_t] * 4],
-    "gaussian_natural": [*[c_void_p] * 4, c_size_t],
-    "join": [*[c_void_p] * 4, *[c_size_t] * 3],
-    "softmax": [*[c_void_p] * 3, c_size_t],
-    "rescale": [*[c_void_p] * 2, *[c_size_t] * 2],
-}
-"""Of each kernel, before the numbers of its tasks and of threads."""
-
-
-@cache
-def _library() -> Any:
-    """The kernels for this processor; None where there are none."""
-    path = library_path(_target())
-    if not path.exists():
-        return None
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:  # built for another system
-        return None
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = [*arguments, c_size_t, c_size_t], c_int
-    library.rows_of_task.restype = c_size_t
-    library.take_threads_of.argtypes = [c_void_p]
-    library.take_threads_of(_openmp())
-    keep_freed_memory()
-    return library
-
-
-def _openmp() -> Any:
-    """What runs a function in the threads that torch's own steps run in; None where it cannot be had."""
-    try:
-        return ctypes.cast(ctypes.CDLL(torch._C.__file__).GOMP_parallel, c_void_p)
-    except (AttributeError, OSError):
-        return None
-
-
-def _target() -> str:
-    """The instructions that kernels are built for: the widest of those that torch takes, too."""
-    if platform.machine() in {"arm64", "aarch64"}:
-        return "arm64"
-    return torch.backends.cpu.get_cpu_capability().lower()
-
-
-def _run(name: str, n_tasks: int, operations: int, *arguments: Any) -> None:
-    """Call a kernel for all of its tasks, in as many threads as torch may take and the work is worth."""
-    n_threads = max(1, min(torch.get_num_threads(), n_tasks, operations // _OPERATIONS_OF_THREAD))
-    if getattr(_library(), name)(*arguments, n_tasks, n_threads):
-        raise MemoryError(f"not enough memory for the rows that {name} takes at a time")
-
-
-def _tasks(n_folds: int, n_rows: int) -> int:
-    return n_folds * -(-n_rows // _library().rows_of_task())
-
-
 def _rows_last(values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
     """Values (F, nodes, N) whose rows lie side by side, and the arguments that say where they lie."""
     values = values if values.stride(-1) == 1 or values.shape[-1] == 1 else values.contiguous()
@@ -162,8 +61,8 @@ def sums_of_pairs(weights: Tensor, a: Tensor, b: Tensor) -> Tensor:
     out = weights.new_empty(n_folds, n_sums, n_rows)
     sizes = (n_sums, a.shape[1], b.shape[1], n_rows)
     operations = n_folds * n_sums * n_pairs * n_rows
-    tasks = _tasks(n_folds, n_rows)
-    _run("sums_of_pairs", tasks, operations, weights.data_ptr(), *of_a, *of_b, out.data_ptr(), *sizes)
+    n_tasks = count_tasks(n_folds, n_rows)
+    run("sums_of_pairs", n_tasks, operations, weights.data_ptr(), *of_a, *of_b, out.data_ptr(), *sizes)
     return out
 
 
@@ -175,7 +74,7 @@ def log_sums_of_pairs(
     n_folds, n_sums, n_rows = pairs.shape
     log_value, log_scale = weights.new_empty(n_folds, n_sums, n_rows), left_scale.new_empty(n_folds, 1, n_rows)
     out = log_value.data_ptr(), log_scale.data_ptr()
-    _run("log_sums_of_pairs", _tasks(n_folds, n_rows), pairs.operations, *pairs.pointers, *out, *pairs.sizes)
+    run("log_sums_of_pairs", count_tasks(n_folds, n_rows), pairs.operations, *pairs.pointers, *out, *pairs.sizes)
     return log_value, log_scale
 
 
@@ -197,7 +96,7 @@ def gradients_of_log_pairs(
     )
     found = [None if part is None else part.data_ptr() for part in (by_left, by_right, by_weights)]
     known = [part.data_ptr() for part in (*outputs, gradient)]
-    _run(
+    run(
         "gradients_of_log_pairs",
         len(weights),
         2 * pairs.operations,
@@ -246,9 +145,9 @@ def pair_covariance(
     (a, left, of_left), (b, right, of_right) = _side(a, left), _side(b, right)
     sums, of_sums = _rows_last(sums)
     out = weights.new_empty(n_folds, n_sums, n_sums, n_rows)
-    _run(
+    run(
         "pair_covariance",
-        _tasks(n_folds, n_rows),
+        count_tasks(n_folds, n_rows),
         n_folds * n_sums * n_sums * n_pairs * n_rows,
         weights.data_ptr(),
         of_left,
@@ -264,7 +163,7 @@ def pair_covariance(
     return out.permute(0, 3, 1, 2)
 
 
-def _side(values: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor | None, _Side]:
+def _side(values: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor | None, Side]:
     """One side of pairs: values (F, A, N) and covariances in any form, whose memory the description points to."""
     values, of_values = _rows_last(values)
     where, steps = None, (0, 0, 0)
@@ -275,7 +174,7 @@ def _side(values: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor | N
         steps = (covariance.stride(0), covariance.stride(1), covariance.stride(-2))
     kind = 0 if covariance is None else covariance.ndim - 2
     pointer, fold, node = of_values
-    return values, covariance, _Side(pointer, where, fold, node, *steps, values.shape[1], kind)
+    return values, covariance, Side(pointer, where, fold, node, *steps, values.shape[1], kind)
 
 
 def top_shares(
@@ -289,7 +188,7 @@ def top_shares(
     pointers = [part.data_ptr() for part in (*inputs, shares, rest)]
     sizes = (n_sums, left.shape[2], right.shape[2], n_shares, n_rows)
     operations = n_folds * n_rows * n_pairs * (n_sums + n_shares)
-    _run("top_shares", _tasks(n_folds, n_rows), operations, *pointers, rounding, *sizes)
+    run("top_shares", count_tasks(n_folds, n_rows), operations, *pointers, rounding, *sizes)
     return shares, rest
 
 
@@ -312,9 +211,9 @@ def moved_sums(
     n_rows = left.values.shape[1]
     sums, mean = (weights.new_empty(n_folds, n_rows, n_sums) for _ in range(2))
     covariance, curvature = weights.new_empty(n_folds, n_rows, n_sums, n_sums), weights.new_empty(n_folds, n_rows, 1)
-    _run(
+    run(
         "moved_sums",
-        _tasks(n_folds, n_rows),
+        count_tasks(n_folds, n_rows),
         4 * n_folds * n_rows * n_sums * n_pairs,
         weights.data_ptr(),
         _moving(left),
@@ -333,9 +232,9 @@ def _contiguous(side: Moving) -> Moving:
     return Moving(side.values.contiguous(), side.shares.contiguous(), side.rest.contiguous(), covariance)
 
 
-def _moving(side: Moving) -> _Moving:
+def _moving(side: Moving) -> MovingSide:
     pointers = [None if part is None else part.data_ptr() for part in side]
-    return _Moving(*pointers, side.values.shape[2], side.shares.shape[2])
+    return MovingSide(*pointers, side.values.shape[2], side.shares.shape[2])
 
 
 class Statistics(NamedTuple):
@@ -371,9 +270,9 @@ def _multiply(what: str, given: Tensor, out: Tensor, statistics: Statistics, sha
     n_picked, n_rows = picked.shape[1], table.shape[-1]
     pointers = [part.data_ptr() for part in tables]
     name, settings = ("picked", []) if centre is None else ("power", [limit])
-    _run(
+    run(
         f"{name}_{what}",
-        n_folds if what == "gradient" else _tasks(n_folds, n_rows),
+        n_folds if what == "gradient" else count_tasks(n_folds, n_rows),
         shape.numel() * n_rows,
         *pointers,
         *settings,
@@ -388,7 +287,7 @@ def gaussian_natural(mean: Tensor, variance: Tensor, centre: Tensor) -> Tensor:
     mean, variance, centre = mean.contiguous(), variance.contiguous(), centre.contiguous()
     out = mean.new_empty(len(mean), 3, mean.shape[1])
     pointers = [part.data_ptr() for part in (mean, variance, centre, out)]
-    _run("gaussian_natural", len(mean), 20 * mean.numel(), *pointers, mean.shape[1])
+    run("gaussian_natural", len(mean), 20 * mean.numel(), *pointers, mean.shape[1])
     return out
 
 
@@ -399,7 +298,7 @@ def join(log_value: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
     relative, shift = log_value.new_empty(1, n_classes, n_rows), log_scale.new_empty(1, 1, n_rows)
     pointers = [part.data_ptr() for part in (log_value, log_scale, relative, shift)]
     sizes = n_repetitions, n_classes, n_rows
-    _run("join", _tasks(1, n_rows), 10 * log_value.numel(), *pointers, *sizes)
+    run("join", count_tasks(1, n_rows), 10 * log_value.numel(), *pointers, *sizes)
     return relative, shift
 
 
@@ -408,7 +307,7 @@ def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     logits = logits.contiguous()
     weights, smallest = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
     pointers = logits.data_ptr(), weights.data_ptr(), smallest.data_ptr()
-    _run("softmax", smallest.numel(), 4 * logits.numel(), *pointers, logits.shape[-1])
+    run("softmax", smallest.numel(), 4 * logits.numel(), *pointers, logits.shape[-1])
     return weights, smallest
 
 
@@ -418,5 +317,5 @@ def rescale(log_value: Tensor) -> tuple[Tensor, Tensor]:
     n_folds, n_nodes, n_rows = log_value.shape
     log_scale = log_value.new_empty(n_folds, 1, n_rows, dtype=torch.float64)
     pointers = log_value.data_ptr(), log_scale.data_ptr()
-    _run("rescale", _tasks(n_folds, n_rows), log_value.numel(), *pointers, n_nodes, n_rows)
+    run("rescale", count_tasks(n_folds, n_rows), log_value.numel(), *pointers, n_nodes, n_rows)
     return log_value, log_scale
