@@ -20,6 +20,17 @@ def test_masks_have_their_rate_and_no_pattern(dropout: float) -> None:
     assert draw_dropped((3, 5), dropout, torch.Generator()).shape == (3, 5)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2, 0.999, 1.0 - 1e-9])
+def test_masks_are_cut_from_random_words(dropout: float) -> None:
+    """One for every 16 bits, compared as whole numbers of Python; a rate that is nearly 1 drops nearly everything."""
+    words = torch.empty(250, dtype=torch.int64)
+    words.random_(-(2**63), None, generator=torch.Generator().manual_seed(7))
+    limit = min(round(dropout * 65536), 65535) - 32768
+    expected = [cut < limit for cut in words.view(torch.int16).tolist()]
+    found = draw_dropped((37, 27), dropout, torch.Generator().manual_seed(7))
+    assert found.flatten().tolist() == expected[: 37 * 27]
+
+
 @pytest.mark.parametrize("shape", [1e-3, 0.05, 1.0, 40.0])
 def test_log_gammas_have_the_moments_of_their_shape(shape: float) -> None:
     parameter = torch.tensor(shape, dtype=torch.float64)
