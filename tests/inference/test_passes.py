@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 import torch
 
 import socratic
+from socratic.draws import draw_dropped
 from socratic.inference.passes import balanced_passes, independent_passes, next_prime
 
 SHAPES = [(3, 1, 400), (2, 5, 60)]
@@ -28,6 +31,23 @@ def test_every_child_is_dropped_in_its_share_of_the_passes(n_passes: int, dropou
     slack = prime - n_passes  # passes that would complete the prime number
     assert float(counts.max()) <= int(dropout * prime) + 1
     assert float(counts.min()) >= int(dropout * prime) - slack
+
+
+@pytest.mark.parametrize("n_passes", [1, 2, 73, 127, 128, 33_000])
+@pytest.mark.parametrize("dropout", [0.0, 0.2, 0.99])
+def test_balanced_masks_are_those_of_their_definition(n_passes: int, dropout: float) -> None:
+    """In whole numbers of Python, which have no end: (a t + b) mod P < c."""
+    shape, prime = (3, 1, 20), next_prime(n_passes)
+    generator = torch.Generator().manual_seed(4)
+    step = torch.randint(1, prime, shape, generator=generator, dtype=torch.int32)
+    start = torch.randint(0, prime, shape, generator=generator, dtype=torch.int32)
+    whole = int(dropout * prime)
+    more = draw_dropped(shape, dropout * prime - whole, generator)
+    children = list(zip(*(part.flatten().tolist() for part in (step, start, more)), strict=True))
+    passes = balanced_passes([shape], dropout, n_passes, torch.Generator().manual_seed(4))
+    for t, (mask,) in enumerate(islice(passes, 200)):
+        assert mask.dtype == torch.bool
+        assert mask.flatten().tolist() == [(a * t + b) % prime < whole + c for a, b, c in children]
 
 
 @pytest.mark.parametrize("draw", [balanced_passes, independent_passes])

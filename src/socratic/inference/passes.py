@@ -32,16 +32,25 @@ def balanced_passes(
     """
     prime = next_prime(n_passes)
     whole = int(dropout * prime)
-    device = generator.device
+    device, dtype = generator.device, _smallest_type(prime)
     children = []
     for shape in shapes:
         step = torch.randint(1, max(prime, 2), shape, generator=generator, device=device, dtype=torch.int32)
         start = torch.randint(0, prime, shape, generator=generator, device=device, dtype=torch.int32)
-        count = whole + draw_dropped(shape, dropout * prime - whole, generator).to(torch.int32)
-        children.append((step, start, count))
+        count = whole + draw_dropped(shape, dropout * prime - whole, generator).to(dtype)
+        children.append(((prime - step).to(dtype), start.to(dtype), count))
     for _ in range(n_passes):
-        yield [start < count for _, start, count in children]
-        children = [(step, (start + step) % prime, count) for step, start, count in children]
+        yield [place < count for _, place, count in children]
+        # A step forward, modulo the prime number, is one back, and around where that is below 0: no division.
+        for back, place, _ in children:
+            place.sub_(back)
+            place.add_(place.signbit(), alpha=prime)
+
+
+def _smallest_type(largest: int) -> torch.dtype:
+    """The integers of the fewest bits that hold this number: many are compared in one go."""
+    types = (torch.int8, torch.int16, torch.int32)
+    return next(dtype for dtype in types if largest <= torch.iinfo(dtype).max)
 
 
 def next_prime(n: int) -> int:

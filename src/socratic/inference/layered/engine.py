@@ -224,7 +224,8 @@ class LayeredMaskedEvaluation:
 
 def _without(weights: Sequence[Tensor], dropped: Sequence[Tensor]) -> list[Tensor]:
     """Weights of 0 for the children that are dropped."""
-    return [layer.masked_fill(mask, 0.0) for layer, mask in zip(weights, dropped, strict=True)]
+    # A product with numbers, which are booleans as they lie in memory, is many times faster than filling in.
+    return [layer * (~mask).view(torch.uint8) for layer, mask in zip(weights, dropped, strict=True)]
 
 
 class LayeredReweightedEvaluation:
