@@ -136,8 +136,14 @@ class LogMomentPlan(Protocol):
     entries_per_row: int
     """Numbers that an evaluation holds for each row."""
 
-    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
-        """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`."""
+    def of_rows(
+        self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor, limit: float | None = None
+    ) -> LogMomentPosterior:
+        """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`.
+
+        Rows with a curvature above the limit, if there is one, need not be followed: their posterior may be NaN, and
+        their curvature is then infinite.
+        """
 
 
 class RegionPlan(Protocol):

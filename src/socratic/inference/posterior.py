@@ -145,6 +145,16 @@ class Posterior:
             sqrt_or_zero((shares**2 * torch.stack(spreads) ** 2).sum(0)) if len(spreads) == len(parts) else None,
         )
 
+    def among(self, places: Tensor, n_rows: int) -> Posterior:
+        """A posterior of ``n_rows`` rows, which has these at ``places`` (M,) and is NaN elsewhere."""
+        parts: dict[str, Any] = {}
+        for field in fields(Posterior):
+            mine = getattr(self, field.name)
+            if isinstance(mine, Tensor):
+                mine = mine.new_full((n_rows, *mine.shape[1:]), torch.nan).index_copy(0, places, mine)
+            parts[field.name] = mine
+        return Posterior(**parts)
+
     def with_rows(self, places: Tensor, other: Posterior, method: str) -> Posterior:
         """The same with the rows ``places`` (M,) from another posterior of M rows, and the name of both methods."""
         parts: dict[str, Any] = {"method": method}

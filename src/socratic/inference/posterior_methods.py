@@ -184,10 +184,10 @@ def _posterior(
     if method in MATCH_KINDS:
         found = class_moments(engine, rows, doubt, leaves, chunk_size=chunk_size, stacklevel=5)
         return found.posterior(class_prior, method=method)
-    posterior, curvature = log_moment_posterior(engine, rows, doubt, leaves, log_prior, chunk_size)
     if method == "log-moments" or leaves.uncertain or is_recording(rows):
-        return posterior
+        return log_moment_posterior(engine, rows, doubt, leaves, log_prior, chunk_size).posterior
     limit, name = (SHARP_CURVATURE, SHARP_METHOD) if isinstance(doubt, Dropout) else (FAR_CURVATURE, FAR_METHOD)
+    posterior, curvature = log_moment_posterior(engine, rows, doubt, leaves, log_prior, chunk_size, limit)
     sharp = (curvature > limit).nonzero().squeeze(-1)
     if not len(sharp):
         return posterior
@@ -208,14 +208,18 @@ def log_moment_posterior(
     leaves: LeafUncertainty,
     log_prior: Tensor,
     chunk_size: int | None,
+    limit: float | None = None,
 ) -> LogMomentPosterior:
-    """The class posterior of checked rows by log-moment propagation, and the curvature of each."""
+    """The class posterior of checked rows by log-moment propagation, and the curvature of each.
+
+    Rows whose curvature is above the limit may be left out; see :class:`~socratic.inference.engine.LogMomentPlan`.
+    """
     plan = engine.log_moments(doubt, leaves=leaves.relative)
     if isinstance(doubt, Dropout) and doubt.rate == 0.0 and not leaves.uncertain:
         return LogMomentPosterior(_certain(engine, rows, log_prior, chunk_size), rows.new_zeros(len(rows)))
 
     def query(start: int, stop: int) -> LogMomentPosterior:
-        return plan.of_rows(rows[start:stop], leaves.of_rows(start, stop), log_prior)
+        return plan.of_rows(rows[start:stop], leaves.of_rows(start, stop), log_prior, limit)
 
     posteriors, curvatures = zip(*map_chunks(query, rows, plan.entries_per_row, chunk_size), strict=True)
     return LogMomentPosterior(Posterior.concatenate(list(posteriors)), torch.cat(curvatures))

@@ -6,6 +6,7 @@ the walk knows the wiring. States are named tuples of tensors whose first axis i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -42,19 +43,33 @@ class Walked(Generic[State]):
         return _take(self.layers[layer.left.layer], layer.left), right
 
 
-def walk_layers(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Any]) -> Walked[State]:
-    """Propagate ``leaves`` through all layers and keep the values of each."""
+Thin = Callable[[list[State]], list[State]]
+"""What to go on with of the values of the leaves and of all layers so far, such as those of fewer rows."""
+
+
+def walk_layers(
+    circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Any], thin: Thin[State] | None = None
+) -> Walked[State]:
+    """Propagate ``leaves`` through all layers and keep the values of each; ``thin`` is asked after inner layers."""
     walked = Walked([leaves], [])
     for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
         walked.layers.append(algebra.layer(layer, layer_weights, *walked.children(layer), root=False))
+        if thin is not None:
+            walked.layers[:] = thin(walked.layers)
     for branch, branch_weights in zip(circuit.root_branches(), weights.roots, strict=True):
         walked.branches.append(algebra.layer(branch, branch_weights, *walked.children(branch), root=True))
     return walked
 
 
-def walk(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Roots_co]) -> Roots_co:
+def walk(
+    circuit: Circuit,
+    leaves: State,
+    weights: Weights,
+    algebra: Algebra[State, Roots_co],
+    thin: Thin[State] | None = None,
+) -> Roots_co:
     """Propagate ``leaves`` through all layers and return the values of the class roots."""
-    return algebra.join(walk_layers(circuit, leaves, weights, algebra).branches)
+    return algebra.join(walk_layers(circuit, leaves, weights, algebra, thin).branches)
 
 
 def _take(state: State, span: Span) -> State:

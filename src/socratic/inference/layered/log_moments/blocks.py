@@ -50,8 +50,8 @@ def by_blocks(
     return concatenate(joined, dim=0)
 
 
-def cut(state: State, folds: slice, rows: slice) -> State:
-    """The state of some folds and rows."""
+def cut(state: State, folds: slice, rows: slice | Tensor) -> State:
+    """The state of some folds and rows, which may be given by their numbers."""
     parts: dict[str, Any] = {
         name: None if part is None else part[folds, rows] for name, part in state._asdict().items()
     }
