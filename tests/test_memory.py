@@ -7,7 +7,17 @@ import pytest
 import torch
 
 import socratic
-from socratic.memory import Budget, Scratch, blocks, even_chunks, map_tiles, rows_at_a_time, split_terms, table_rows
+from socratic.memory import (
+    Budget,
+    Scratch,
+    blocks,
+    even_chunks,
+    map_tiles,
+    passes_at_a_time,
+    rows_at_a_time,
+    split_terms,
+    table_rows,
+)
 
 CPU = torch.device("cpu")
 
@@ -16,6 +26,12 @@ def test_a_budget_holds_one_thing_at_least() -> None:
     budget = Budget(100, 1000)
     assert [budget.fits(size, CPU) for size in (0, 7, 100, 101)] == [100, 14, 1, 1]
     assert budget.fits(7, torch.device("cuda")) == 142
+
+
+def test_few_numbers_make_many_passes() -> None:
+    single, double = (torch.zeros(0, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    assert passes_at_a_time(10**12, single) == 1
+    assert passes_at_a_time(1000, single) == pytest.approx(2 * passes_at_a_time(1000, double), abs=1)
 
 
 def test_rows_follow_the_type_unless_a_chunk_size_is_given() -> None:

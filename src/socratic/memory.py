@@ -36,8 +36,10 @@ _TILE_BYTES = Budget(5 * 2**19, 256 * 2**20)
 """Intermediates of a sum-product step: what is multiplied with the weights."""
 _BLOCK_BYTES = Budget(32 * 2**20, 2**30)
 """Intermediates of a layer of log-moments, many of them small matrices for each row."""
+_PASS_BYTES = Budget(12 * 2**20, 2**28)
+"""Masks, weights and values of the passes of Monte Carlo dropout that one walk takes up."""
 _POINTS = Budget(2**19, 2**24)
-"""Log-likelihoods at the points of a quadrature."""
+"""Log-likelihoods at the points of a quadrature, or in passes."""
 _TERMS = Budget(2**18, 2**26)
 """Terms of the sums that a way down chooses from."""
 _GATHERED = Budget(2**17, 2**17)
@@ -97,6 +99,16 @@ def gathered_at_a_time(n_rows: int, device: torch.device) -> int:
     if torch.compiler.is_compiling():  # a compiler tiles by itself, and may not know the number of rows
         return sys.maxsize
     return _GATHERED.fits(n_rows, device)
+
+
+def passes_at_a_time(numbers_per_pass: int, like: Tensor) -> int:
+    """Passes under drawn masks, or with drawn weights, to take up together; ``like`` has the type and device."""
+    return _PASS_BYTES.fits(numbers_per_pass * like.element_size(), like.device)
+
+
+def summarised_at_a_time(values_per_pass: int, device: torch.device) -> int:
+    """Passes to sum up together, each with that many log-likelihoods."""
+    return _POINTS.fits(values_per_pass, device)
 
 
 def points_at_a_time(values_per_row: int, device: torch.device) -> int:

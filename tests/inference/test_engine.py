@@ -12,7 +12,7 @@ import torch
 import socratic
 from socratic import inference
 from socratic.inference.dropout import Dropout
-from socratic.inference.engine import Engine
+from socratic.inference.engine import Engine, MaskDraw
 from socratic.inference.graph.engine import GraphEngine
 from socratic.inference.kinds import engine_of
 from socratic.inference.layered.engine import LayeredEngine
@@ -89,10 +89,14 @@ def test_masked_evaluations(both: tuple[socratic.Circuit, socratic.Graph], masks
         rows = torch.as_tensor(EVIDENCE)
         evaluation = engine_of(circuit).masked(rows, Dropout(0.5, masks, root_dropout))
         none, everything = ([torch.full(shape, fill) for shape in evaluation.mask_shapes] for fill in (False, True))
-        close(evaluation.log_likelihood(none, None), circuit.log_likelihood(rows))
-        assert (evaluation.log_likelihood(everything, None) == -torch.inf).all()
         leaves = [torch.full(shape, True) for shape in evaluation.leaf_mask_shapes]
-        close(evaluation.log_likelihood(none, leaves), torch.zeros(len(rows), 2, dtype=torch.float64))
+        draws = [MaskDraw(none, None), MaskDraw(everything, None), MaskDraw(none, leaves)]
+        plain, dead, no_leaves = evaluation.log_likelihood(draws)
+        close(plain, circuit.log_likelihood(rows))
+        assert (dead == -torch.inf).all()
+        close(no_leaves, torch.zeros(len(rows), 2, dtype=torch.float64))
+        for draw, values in zip(draws, (plain, dead, no_leaves), strict=True):
+            close(evaluation.log_likelihood([draw])[0], values)
 
 
 def test_queries_that_come_down_again(both: tuple[socratic.Circuit, socratic.Graph]) -> None:

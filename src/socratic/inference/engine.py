@@ -79,16 +79,25 @@ class Evaluation(Protocol):
         """Probabilities (N, Y) of the values of a discrete variable under leaves with these shares."""
 
 
+class MaskDraw(NamedTuple):
+    """The masks of one pass: booleans that are true for what is dropped."""
+
+    dropped: Sequence[Tensor]  # of the shapes MaskedEvaluation.mask_shapes
+    dropped_leaves: Sequence[Tensor] | None  # of leaf_mask_shapes; None where no leaf is
+
+
 class MaskedEvaluation(Protocol):
     """A circuit on some rows, to be evaluated under one draw of masks after the other."""
 
     mask_shapes: Sequence[Shape]
-    """Shapes of the masks of one draw, booleans that are true for what is dropped."""
+    """Shapes of the masks of one draw."""
     leaf_mask_shapes: Sequence[Shape]
     """Shapes of the masks of single leaves."""
+    passes_at_a_time: int
+    """Draws that are best evaluated together."""
 
-    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
-        """Log-likelihoods (N, C) under these masks; minus infinity where a class lost everything."""
+    def log_likelihood(self, draws: Sequence[MaskDraw]) -> Tensor:
+        """Log-likelihoods (P, N, C) under each of these masks; minus infinity where a class lost everything."""
 
 
 class ReweightedEvaluation(Protocol):
@@ -96,9 +105,11 @@ class ReweightedEvaluation(Protocol):
 
     parameters: list[Tensor]
     """Parameters of the Dirichlet distributions of all weights, in float64."""
+    passes_at_a_time: int
+    """Draws that are best evaluated together."""
 
-    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
-        """Log-likelihoods (N, C), each sum's weights being in proportion to the exponentials of these."""
+    def log_likelihood(self, draws: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Log-likelihoods (P, N, C), each sum's weights being in proportion to the exponentials of a draw."""
 
 
 class MomentsOfRows(NamedTuple):

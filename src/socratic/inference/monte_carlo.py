@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,11 +16,12 @@ from socratic.draws import draw_dropped, draw_log_gammas
 from socratic.errors import check_count, check_rate
 from socratic.inference.doubt import Doubt, check_doubt
 from socratic.inference.dropout import Dropout, MaskKind
-from socratic.inference.engine import Engine, MaskedEvaluation
+from socratic.inference.engine import Engine, MaskDraw, MaskedEvaluation
 from socratic.inference.kinds import engine_of
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
+from socratic.memory import summarised_at_a_time
 from socratic.numerics import finite_or_zero, scale_dtype, sqrt_or_zero
 
 
@@ -43,29 +45,33 @@ class Passes:
 
     @torch.no_grad()
     def of_rows(self, engine: Engine, rows: Tensor) -> Iterator[Tensor]:
-        """Log-likelihoods (N, C) of checked rows, one pass at a time."""
+        """Log-likelihoods (N, C) of checked rows, one pass after the other; several are evaluated at a time."""
         generator = torch.Generator(rows.device).manual_seed(self.seed)
         if isinstance(self.doubt, Dropout):
-            yield from self._masked(engine.masked(rows, self.doubt), self.doubt.rate, generator)
+            masked = engine.masked(rows, self.doubt)
+            masks = self._masks(masked, self.doubt.rate, generator)
+            for _ in range(0, self.n_passes, masked.passes_at_a_time):
+                yield from masked.log_likelihood(list(islice(masks, masked.passes_at_a_time)))
             return
-        evaluation = engine.reweighted(rows, self.doubt)
-        for _ in range(self.n_passes):
-            yield evaluation.log_likelihood([draw_log_gammas(part, generator) for part in evaluation.parameters])
+        drawn = engine.reweighted(rows, self.doubt)
+        weights = ([draw_log_gammas(part, generator) for part in drawn.parameters] for _ in range(self.n_passes))
+        for _ in range(0, self.n_passes, drawn.passes_at_a_time):
+            yield from drawn.log_likelihood(list(islice(weights, drawn.passes_at_a_time)))
 
-    def _masked(self, evaluation: MaskedEvaluation, rate: float, generator: torch.Generator) -> Iterator[Tensor]:
+    def _masks(self, evaluation: MaskedEvaluation, rate: float, generator: torch.Generator) -> Iterator[MaskDraw]:
         draw = balanced_passes if self.balanced else independent_passes
         for dropped in draw(evaluation.mask_shapes, rate, self.n_passes, generator):
             leaves = None
             if self.leaf_dropout > 0.0:
                 leaves = [draw_dropped(shape, self.leaf_dropout, generator) for shape in evaluation.leaf_mask_shapes]
-            yield evaluation.log_likelihood(dropped, leaves)
+            yield MaskDraw(dropped, leaves)
 
     def posterior(self, engine: Engine, rows: Tensor, log_prior: Tensor, chunk_size: int | None) -> Posterior:
         """The class posterior of checked rows."""
 
         def query(start: int, stop: int) -> Posterior:
             log_values = self.of_rows(engine, rows[start:stop])
-            return summarise_passes((log_value + log_prior for log_value in log_values), log_prior)
+            return summarise_passes((log_value + log_prior for log_value in log_values), log_prior, stop - start)
 
         return Posterior.concatenate(map_chunks(query, rows, engine.entries_per_row, chunk_size))
 
@@ -176,23 +182,25 @@ def monte_carlo_dropout(
     return sampled.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
 
 
-def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
-    """Moments of the posterior over passes in which a class is alive, from log p(x, class) of each pass."""
+def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor, n_rows: int) -> Posterior:
+    """Moments of the posterior over passes in which a class is alive, from log p(x, class) (N, C) of each pass."""
+    at_a_time = summarised_at_a_time(n_rows * len(log_prior), log_prior.device)
     n_passes = 0
     total = square = within = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
     density = density_square = total
     centre = None  # squares of log-densities, relative to 0, would lose digits
-    for log_joint in log_joints:
+    while some := list(islice(log_joints, at_a_time)):
+        log_joint = torch.stack(some)  # (P, N, C)
         living = (log_joint != -torch.inf).any(-1, keepdim=True)
         posterior = class_shares(log_joint, log_prior).to(total.dtype) * living
-        total, square = total + posterior, square + posterior * posterior
-        within = within + entropy(posterior)
+        total, square = total + posterior.sum(0), square + (posterior * posterior).sum(0)
+        within = within + entropy(posterior).sum(0)
         log_density = finite_or_zero(torch.logsumexp(log_joint.to(total.dtype), dim=-1, keepdim=True))
-        centre = log_density if centre is None else centre
+        centre = log_density[0] if centre is None else centre
         deviation = (log_density - centre) * living
-        density, density_square = density + deviation, density_square + deviation * deviation
-        alive_count = alive_count + living
-        n_passes += 1
+        density, density_square = density + deviation.sum(0), density_square + (deviation * deviation).sum(0)
+        alive_count = alive_count + living.sum(0)
+        n_passes += len(some)
     count = alive_count.clamp_min(1.0)
     mean = total / count
     std = sqrt_or_zero(square / count - mean * mean)

@@ -11,7 +11,7 @@ from socratic.circuit.graph import Graph
 from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
 from socratic.inference.dropout import Dropout
-from socratic.inference.engine import Engine, Kind
+from socratic.inference.engine import Engine, Kind, MaskDraw
 from socratic.inference.graph.descent import GraphEvaluation
 from socratic.inference.graph.determinism import is_deterministic
 from socratic.inference.graph.evaluation import class_values, evaluate, evaluate_bound, values_per_row
@@ -126,6 +126,8 @@ class GraphEngine(Engine):
 class GraphMaskedEvaluation:
     """A graph under masks; see :class:`~socratic.inference.engine.MaskedEvaluation`."""
 
+    passes_at_a_time = 1
+
     def __init__(self, graph: Graph, log_weights: Tensor, rows: Tensor, dropout: Dropout) -> None:
         self.graph, self.log_weights, self.dtype = graph, log_weights, rows.dtype
         self.masks = masks_of(graph, dropout.masks, dropout.root)
@@ -133,8 +135,11 @@ class GraphMaskedEvaluation:
         self.mask_shapes: Sequence[Shape] = [(self.masks.n_masks,)]
         self.leaf_mask_shapes: Sequence[Shape] = [(graph.n_leaves, 1)]
 
-    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
-        """Log-likelihoods (N, C) under these masks."""
+    def log_likelihood(self, draws: Sequence[MaskDraw]) -> Tensor:
+        """Log-likelihoods (P, N, C) under each of these masks."""
+        return torch.stack([self._pass(*draw) for draw in draws])
+
+    def _pass(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
         leaves = self.leaves if dropped_leaves is None else self.leaves.masked_fill(dropped_leaves[0], 0.0)
         log_weights = self.masks.drop(self.log_weights, dropped[0])
         return class_values(self.graph, evaluate(self.graph, leaves, log_weights), self.dtype)
@@ -143,6 +148,8 @@ class GraphMaskedEvaluation:
 class GraphReweightedEvaluation:
     """A graph with drawn weights; see :class:`~socratic.inference.engine.ReweightedEvaluation`."""
 
+    passes_at_a_time = 1
+
     def __init__(self, graph: Graph, rows: Tensor, posterior: WeightPosterior) -> None:
         self.graph, self.dtype = graph, rows.dtype
         self.leaves = graph.leaves.log_density(rows)
@@ -150,7 +157,10 @@ class GraphReweightedEvaluation:
         (strengths,) = posterior.strengths(weights)
         self.parameters = [weights * strengths[graph.sum_of_edge]]
 
-    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
-        """Log-likelihoods (N, C) with these weights."""
-        log_weights = self.graph.normalise(log_gammas[0]).to(self.dtype)
+    def log_likelihood(self, draws: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Log-likelihoods (P, N, C) with each of these weights."""
+        return torch.stack([self._pass(*draw) for draw in draws])
+
+    def _pass(self, log_gammas: Tensor) -> Tensor:
+        log_weights = self.graph.normalise(log_gammas).to(self.dtype)
         return class_values(self.graph, evaluate(self.graph, self.leaves, log_weights), self.dtype)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from socratic.circuit.circuit import Circuit, Weights
-from socratic.circuit.layers import join_branches, split_branches
 from socratic.circuit.leaves import LayerTerms
 from socratic.draws import RowMasks
 from socratic.inference.doubt import Doubt
@@ -24,11 +23,11 @@ from socratic.inference.layered.log_weights import LayeredLogWeights
 from socratic.inference.layered.moments import LayeredMoments
 from socratic.inference.layered.regions import LayeredRegions
 from socratic.inference.layered.replay import replay
+from socratic.inference.layered.sampled import LayeredMaskedEvaluation, LayeredReweightedEvaluation
 from socratic.inference.layered.sum_product import log_sums, log_sums_of_kept, log_sums_with_zeros
 from socratic.inference.layered.surroundings import SurpriseEntries, log_without_columns
 from socratic.inference.layered.values import LogValues
 from socratic.inference.layered.walk import values_per_row, walk
-from socratic.inference.passes import Shape
 from socratic.inference.results import CovarianceKind
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.numerics import logsumexp_or_dead, scale_dtype
@@ -190,58 +189,3 @@ class LayeredEngine(Engine):
         """
         roots = torch.cat([branch.transpose(0, 1).flatten(1) for branch in self.weights.roots], dim=1)
         return all(bool(((layer > 0).sum(-1) <= 1).all()) for layer in [*self.weights.layers, roots])
-
-
-class LayeredMaskedEvaluation:
-    """A layered circuit under masks; see :class:`~socratic.inference.engine.MaskedEvaluation`."""
-
-    def __init__(self, circuit: Circuit, weights: Weights, rows: Tensor, dropout: Dropout) -> None:
-        self.circuit, self.weights, self.rows = circuit, weights, rows
-        self.leaves = LogValues.rescale(circuit.leaves.log_density(rows))
-        masked = [*weights.layers, *(weights.roots if dropout.root else [])]
-        self.mask_shapes: Sequence[Shape] = [
-            (len(layer), 1 if dropout.shared else layer.shape[1], layer.shape[2]) for layer in masked
-        ]
-        self.leaf_mask_shapes: Sequence[Shape] = [
-            (group.n_slots, circuit.leaves.n_nodes) for group in circuit.leaves.leaf_groups()
-        ]
-
-    def log_likelihood(self, dropped: Sequence[Tensor], dropped_leaves: Sequence[Tensor] | None) -> Tensor:
-        """Log-likelihoods (N, C) under these masks."""
-        leaves = self.leaves
-        if dropped_leaves is not None:
-            leaf_layer = self.circuit.leaves
-            keep = [(~part).to(self.rows.dtype) for part in dropped_leaves]
-            leaves = LogValues.rescale(leaf_layer.log_density(self.rows, leaf_layer.terms(keep)))
-        layers, roots = self.weights.layers, self.weights.roots
-        n_layers = len(layers)
-        layers = _without(layers, dropped[:n_layers])
-        if len(dropped) > n_layers:
-            roots = _without(roots, dropped[n_layers:])
-        algebra = LogAlgebra(log_sums_with_zeros)
-        return walk(self.circuit, leaves, Weights(layers, roots), algebra).of_classes(self.rows.dtype)
-
-
-def _without(weights: Sequence[Tensor], dropped: Sequence[Tensor]) -> list[Tensor]:
-    """Weights of 0 for the children that are dropped."""
-    # A product with numbers, which are booleans as they lie in memory, is many times faster than filling in.
-    return [layer * (~mask).view(torch.uint8) for layer, mask in zip(weights, dropped, strict=True)]
-
-
-class LayeredReweightedEvaluation:
-    """A layered circuit with drawn weights; see :class:`~socratic.inference.engine.ReweightedEvaluation`."""
-
-    def __init__(self, circuit: Circuit, rows: Tensor, posterior: WeightPosterior) -> None:
-        self.circuit, self.dtype = circuit, rows.dtype
-        self.leaves = LogValues.rescale(circuit.leaves.log_density(rows))
-        weights = circuit.weights(scale_dtype(rows))
-        means = [*weights.layers, join_branches(weights.roots)]
-        strengths = posterior.strengths(means[-1])
-        self.parameters = [mean * strength.unsqueeze(-1) for mean, strength in zip(means, strengths, strict=True)]
-
-    def log_likelihood(self, log_gammas: Sequence[Tensor]) -> Tensor:
-        """Log-likelihoods (N, C) with these weights."""
-        *layers, roots = (torch.softmax(part, dim=-1).to(self.dtype) for part in log_gammas)
-        branches = split_branches(roots, [branch.logits for branch in self.circuit.root_branches()])
-        algebra = LogAlgebra(log_sums_with_zeros)
-        return walk(self.circuit, self.leaves, Weights(layers, branches), algebra).of_classes(self.dtype)

@@ -36,11 +36,19 @@ class Walked(Generic[State]):
 
     layers: list[State]
     branches: list[State]
+    n_passes: int = 1
+    """Folds that every region has, side by side: one for each pass."""
 
     def children(self, layer: SumProductLayer) -> tuple[State, State | None]:
         """Values of the left and of the right children of a layer's regions."""
-        right = None if layer.right is None else _take(self.layers[layer.right.layer], layer.right)
-        return _take(self.layers[layer.left.layer], layer.left), right
+        return self._take(layer.left), None if layer.right is None else self._take(layer.right)
+
+    def _take(self, span: Span) -> State:
+        state, first, last = self.layers[span.layer], self.n_passes * span.start, self.n_passes * span.stop
+        parts = {
+            name: part if part is None else part[first:last] for name, part in zip(state._fields, state, strict=True)
+        }
+        return state._replace(**parts)
 
 
 Thin = Callable[[list[State]], list[State]]
@@ -48,10 +56,28 @@ Thin = Callable[[list[State]], list[State]]
 
 
 def walk_layers(
-    circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Any], thin: Thin[State] | None = None
+    circuit: Circuit,
+    leaves: State,
+    weights: Weights,
+    algebra: Algebra[State, Any],
+    *,
+    thin: Thin[State] | None = None,
+    n_passes: int = 1,
 ) -> Walked[State]:
-    """Propagate ``leaves`` through all layers and keep the values of each; ``thin`` is asked after inner layers."""
-    walked = Walked([leaves], [])
+    """Propagate ``leaves`` through all layers and keep the values of each.
+
+    Parameters
+    ----------
+    circuit : Circuit
+    leaves : State
+    weights : Weights
+    algebra : Algebra
+    thin : callable, optional
+        Is asked after every inner layer.
+    n_passes : int
+        Folds that every region has, side by side, in the states of leaves and layers.
+    """
+    walked = Walked([leaves], [], n_passes)
     for layer, layer_weights in zip(circuit.inner_layers(), weights.layers, strict=True):
         walked.layers.append(algebra.layer(layer, layer_weights, *walked.children(layer), root=False))
         if thin is not None:
@@ -66,18 +92,12 @@ def walk(
     leaves: State,
     weights: Weights,
     algebra: Algebra[State, Roots_co],
+    *,
     thin: Thin[State] | None = None,
+    n_passes: int = 1,
 ) -> Roots_co:
-    """Propagate ``leaves`` through all layers and return the values of the class roots."""
-    return algebra.join(walk_layers(circuit, leaves, weights, algebra, thin).branches)
-
-
-def _take(state: State, span: Span) -> State:
-    parts = {
-        name: part if part is None else part[span.start : span.stop]
-        for name, part in zip(state._fields, state, strict=True)
-    }
-    return state._replace(**parts)
+    """Propagate ``leaves`` through all layers and return the values of the class roots; see :func:`walk_layers`."""
+    return algebra.join(walk_layers(circuit, leaves, weights, algebra, thin=thin, n_passes=n_passes).branches)
 
 
 def values_per_row(circuit: Circuit) -> int:

@@ -39,7 +39,8 @@ class LayeredLogMoments:
             return LogMomentPosterior(root_quadrature(roots, log_prior, self.dropout), self._curvature(roots))
         calm = CalmRows(limit, rows)
         # A GPU would have to wait for what is found at each layer: it is asked at the roots alone.
-        roots = walk(self.circuit, start, self.weights, self.algebra, calm.thin if rows.device.type == "cpu" else None)
+        thin = calm.thin if rows.device.type == "cpu" else None
+        roots = walk(self.circuit, start, self.weights, self.algebra, thin=thin)
         found = self._curvature(roots)
         followed, places = calm.numbers, calm.follow(found)
         if len(places) == len(rows):
