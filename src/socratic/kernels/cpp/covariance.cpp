@@ -89,7 +89,7 @@ class Pairs {
           widest(n_left > n_right ? n_left : n_right), of_left(left.kind != Kind::ZERO),
           of_right(right.kind != Kind::ZERO), both(of_left && of_right),
           room(2 * (n_sums * n_pairs / LANES + 1) + BlockSide::size(n_left, n_sums) + BlockSide::size(n_right, n_sums) +
-               3 * n_pairs + n_right * n_right + n_sums * (n_sums + 1 + 2 * widest))
+               n_pairs + 2 * TILE_LINES * n_right + n_right * n_right + n_sums * (n_sums + 1 + 2 * widest))
     {
     }
 
@@ -112,7 +112,8 @@ class Pairs {
         const auto take = [&](size_t n) { return next += n, next - n; };
         BlockSide a(n_left, take(BlockSide::size(n_left, n_sums)));
         BlockSide b(n_right, take(BlockSide::size(n_right, n_sums)));
-        vec *diagonal = take(n_pairs), *shared = take(n_pairs), *half = take(n_pairs), *plus = take(n_right * n_right);
+        vec *diagonal = take(n_pairs), *shared = take(TILE_LINES * n_right), *half = take(TILE_LINES * n_right);
+        vec *plus = take(n_right * n_right);
         sums = take(n_sums * n_sums);
         vec *passed = take(n_sums * widest), *by_node = take(n_sums * widest);
         a.read(left, fold, block, matrices);
@@ -137,18 +138,22 @@ class Pairs {
         for (size_t i = 0; chain && i < n_right; i++)
             for (size_t j = 0; j < n_right; j++)
                 plus[i * n_right + j] = b.covariance[i * n_right + j] + b.values[i] * b.values[j];
-        for (size_t t = 0; t < n_sums; t++) {
-            const float *of_sum = weights + t * n_pairs;
-            if (has_diagonal)
-                for (size_t k = 0; k < n_pairs; k++)
-                    shared[k] = of_sum[k] * diagonal[k];
-            else
-                clear(shared, n_pairs);
-            if (chain) {
-                multiply_weights(half, a.covariance, of_sum, n_left, n_left, n_right);
-                multiply(shared, half, plus, n_left, n_right, n_right, n_right);
+        // Some left nodes at a time: what all sums need of them stays in the nearest cache.
+        for (size_t first = 0; first < n_left; first += TILE_LINES) {
+            const size_t n_first = smaller(TILE_LINES, n_left - first), begin = first * n_right, n = n_first * n_right;
+            for (size_t t = 0; t < n_sums; t++) {
+                const float *of_sum = weights + t * n_pairs;
+                if (has_diagonal)
+                    for (size_t k = 0; k < n; k++)
+                        shared[k] = of_sum[begin + k] * diagonal[begin + k];
+                else
+                    clear(shared, n);
+                if (chain) {
+                    multiply_weights(half, a.covariance + first * n_left, of_sum, n_first, n_left, n_right);
+                    multiply(shared, half, plus, n_first, n_right, n_right, n_right);
+                }
+                add_products(t + 1, sums + t * n_sums, by_pair + begin * n_sums, n_sums, shared, n);
             }
-            add_products(t + 1, sums + t * n_sums, by_pair, n_sums, shared, n_pairs);
         }
     }
 

@@ -24,7 +24,7 @@ namespace {
 #if defined(__AVX512F__)
 constexpr size_t LANES = 16;
 constexpr int MOST_SUMS = 24;  // of the 32 registers
-constexpr int TILE_LINES = 4, TILE_COLUMNS = 5;
+constexpr int TILE_LINES = 5, TILE_COLUMNS = 5;
 #elif defined(__AVX2__)
 constexpr size_t LANES = 8;
 constexpr int MOST_SUMS = 12;  // of the 16 registers

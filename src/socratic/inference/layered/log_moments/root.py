@@ -58,7 +58,7 @@ def quadrature(roots: LogMoments, log_prior: Tensor, dropout: Dropout) -> Poster
         log_values = log_values + normal.unsqueeze(1) @ covariance_root(covariance).to(like).mT  # (R, N, P, C)
     left = coin[..., 0].unsqueeze(1) <= roots.alive.unsqueeze(-1)  # (R, N, P)
     log_values = log_values.masked_fill(~left.unsqueeze(-1), -torch.inf)
-    top = finite_or_zero(log_values.detach().amax((0, -1)))  # (N, P)
+    top = finite_or_zero(log_values.detach().amax(0).amax(-1))  # (N, P); both at once take nine times as long
     joint = torch.exp(log_values - top.unsqueeze(-1)).sum(0) * torch.exp(log_prior).to(like)  # (N, P, C)
     total = joint.sum(-1, keepdim=True)
     alive = total.detach().squeeze(-1) > 0
