@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,21 @@ def test_pieces_of_a_batch_give_its_results(workers: tuple[Worker, Worker]) -> N
             model.step(x, y, piece)
             gradients.append([p.grad.clone() for p in model.module.parameters() if p.grad is not None])
         torch.testing.assert_close(*gradients)
+
+
+def test_short_calls_are_measured_while_a_limit_is_set() -> None:
+    def call(_: int) -> None:
+        start = time.perf_counter()
+        while time.perf_counter() < start + 1e-3:
+            pass
+
+    worker = Worker("socratic", "cpu")
+    worker.calls = {"short": call}
+    signal.setitimer(signal.ITIMER_PROF, 30.0)  # as a worker does for every answer
+    try:
+        assert all(0.0 < worker.time("short", 0, 1)["cpu"] < 2e-3 for _ in range(10))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def test_a_circuit_without_a_twin_has_to_find_known_values() -> None:

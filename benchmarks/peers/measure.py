@@ -82,7 +82,7 @@ class Library:
         self._process = None
 
     def seconds(self, task: str, piece: int, n_calls: int = 1) -> tuple[float, float]:
-        """Seconds of a call, and those of the clock: of the process on a CPU, of the clock twice on a GPU."""
+        """Seconds of a call, and those of the clock: of its thread on a CPU, of the clock twice on a GPU."""
         found = self.ask("time", task, piece, n_calls)
         return found[self._clock], found["wall"]
 

@@ -34,13 +34,14 @@ from what it measured (`benchmarks/results`). A run that was stopped goes on whe
   normalised weights from the first call on. **A training step** is the gradient of the mean log-likelihood of the rows'
   classes and a step of Adam; on a GPU this library's is the recorded one that training takes.
 - **Times** are the best of several calls, each library in a process of its own with one thread, and the two in turn.
-  On a CPU they are those of the process, which other programs disturb least; ratios are of these. Those of the clock
+  On a CPU they are those of its thread, which other programs disturb least; ratios are of these. Those of the clock
   stand beside them: where they are several times as long, other programs had the machine, and both libraries were
   slower than they need be. Every library, this one too, takes the batch in pieces of 25, 100 or all rows (at most
   2,048), whichever is fastest; gradients of pieces are added up.
 - **Memory** is the peak of a call, besides what the process held before it.
-- **The floor** is the larger of two times: operations over those a second of a product of two large matrices, and bytes
-  that must be read or written once over those a second of a copy, both measured in the same run. Nothing is faster.
+- **The floor** is the larger of two times: operations over those a second of a product of two large matrices, on a CPU
+  by torch or by this library's kernel, whichever is faster, and bytes that must be read or written once over those a
+  second of a copy, both measured in the same run.
 - **Growth** is the slope of log-time over the logarithm of the three largest values of an axis.
 
 Libraries whose requirements conflict can each have an interpreter of their own, which also needs this library:
