@@ -40,6 +40,9 @@ _PASS_BYTES = Budget(12 * 2**20, 2**28)
 """Masks, weights and values of the passes of Monte Carlo dropout that one walk takes up."""
 _POINTS = Budget(2**19, 2**24)
 """Log-likelihoods at the points of a quadrature, or in passes."""
+_MOST_SUMMARISED = 64
+"""Passes whose log-likelihoods wait to be summed up. Thousands of small results would come to lie between the large
+blocks that passes free, so that none of those could be used again."""
 _TERMS = Budget(2**18, 2**26)
 """Terms of the sums that a way down chooses from."""
 _GATHERED = Budget(2**17, 2**17)
@@ -108,7 +111,7 @@ def passes_at_a_time(numbers_per_pass: int, like: Tensor) -> int:
 
 def summarised_at_a_time(values_per_pass: int, device: torch.device) -> int:
     """Passes to sum up together, each with that many log-likelihoods."""
-    return _POINTS.fits(values_per_pass, device)
+    return min(_MOST_SUMMARISED, _POINTS.fits(values_per_pass, device))
 
 
 def points_at_a_time(values_per_row: int, device: torch.device) -> int:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -102,6 +105,36 @@ def test_a_row_that_is_always_dead_gets_the_prior() -> None:
     assert found.dead.tolist() == [1.0]
     torch.testing.assert_close(found.mean, torch.tensor([[0.7, 0.3]]))
     assert not found.std.any()
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_passes_begun_in_inference_mode_go_on_outside(balanced: bool) -> None:
+    circuit, x = socratic.rat_spn(8, 3, n_sums=3, n_leaves=3, depth=2), torch.zeros(2, 8)
+
+    def passes() -> Iterator[torch.Tensor]:
+        return socratic.sample_log_likelihoods(circuit, x, n_passes=5000, balanced=balanced)
+
+    found = passes()
+    with torch.inference_mode():
+        first = next(found)
+    assert all(torch.equal(*pair) for pair in zip([first, *found], passes(), strict=True))
+
+
+MANY_PASSES = """
+import resource, sys, torch, socratic
+circuit = socratic.rat_spn(16, 10, n_sums=20, n_leaves=20, depth=4, n_repetitions=2)
+for n_passes in (100, 10_000):
+    socratic.monte_carlo_dropout(circuit, torch.zeros(1, 16), n_passes=n_passes, balanced=sys.argv[1] == "True")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("balanced", [False, True])
+def test_memory_does_not_grow_with_the_passes(balanced: bool) -> None:
+    command = [sys.executable, "-c", MANY_PASSES, str(balanced)]
+    few, many = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert many < few + 150  # it was 500 MB and more
 
 
 def test_an_empty_batch_gives_an_empty_result() -> None:

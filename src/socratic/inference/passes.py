@@ -41,15 +41,19 @@ def balanced_passes(
         children.append(((prime - step).to(dtype), start.to(dtype), count))
     for _ in range(n_passes):
         yield [place < count for _, place, count in children]
-        # A step forward, modulo the prime number, is one back, and around where that is below 0: no division.
-        for back, place, _ in children:
-            place.sub_(back)
-            place.add_(place.signbit(), alpha=prime)
+        # A step forward, modulo the prime number, is one back, and around where that is below 0: no division. Not in
+        # place: what was drawn in torch's inference mode may be asked for outside.
+        children = [(back, _around(place - back, prime), count) for back, place, count in children]
+
+
+def _around(place: Tensor, prime: int) -> Tensor:
+    """Places that went back, modulo the prime number: from the end on where they are below 0."""
+    return place.add(place.signbit(), alpha=prime)
 
 
 def _smallest_type(largest: int) -> torch.dtype:
     """The integers of the fewest bits that hold this number: many are compared in one go."""
-    types = (torch.int8, torch.int16, torch.int32)
+    types = (torch.int8, torch.int16, torch.int32, torch.int64)
     return next(dtype for dtype in types if largest <= torch.iinfo(dtype).max)
 
 
