@@ -109,3 +109,12 @@ def test_demo_is_called(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setitem(sys.modules, "socratic.cli.demo", module)
     assert run("demo", "-o", tmp_path, "--seed", 3).code == 0
     assert calls == [(tmp_path, 3)]
+
+
+def test_a_mistake_ends_the_process_at_once(tmp_path: Path) -> None:
+    """Threads that read ahead of an early end would abort an orderly one: what stands for them here is never asked."""
+    code = "import atexit, os; atexit.register(os.abort); from socratic.cli.app import program; program()"
+    command = [sys.executable, "-c", code, "info", str(tmp_path / "none.model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("socratic: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from socratic.cli.evaluate import evaluate
 from socratic.cli.export import export
-from socratic.cli.failures import INTERRUPTED, run_guarded
+from socratic.cli.failures import run_guarded
 from socratic.cli.fit import fit
 from socratic.cli.info import info
 from socratic.cli.monitor import monitor
@@ -79,9 +80,10 @@ def program() -> None:
     try:
         main()
     except SystemExit as end:
-        if end.code == INTERRUPTED:
+        if end.code:
             # Threads that read ahead may still run, and would abort an orderly exit; files are in order already.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(INTERRUPTED)
+            with suppress(BrokenPipeError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(end.code if isinstance(end.code, int) else 1)
         raise
