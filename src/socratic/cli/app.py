@@ -80,10 +80,10 @@ def program() -> None:
     try:
         main()
     except SystemExit as end:
-        if end.code:
+        if isinstance(end.code, int) and end.code:
             # Threads that read ahead may still run, and would abort an orderly exit; files are in order already.
             with suppress(BrokenPipeError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-            os._exit(end.code if isinstance(end.code, int) else 1)
+            os._exit(end.code)
         raise

@@ -42,7 +42,8 @@ class LayeredLogMoments:
         thin = calm.thin if rows.device.type == "cpu" else None
         roots = walk(self.circuit, start, self.weights, self.algebra, thin=thin)
         found = self._curvature(roots)
-        followed, places = calm.numbers, calm.follow(found)
+        followed = calm.numbers
+        places = calm.follow(found)
         if len(places) == len(rows):
             return LogMomentPosterior(root_quadrature(roots, log_prior, self.dropout), found)
         curvature = found.new_full((len(rows),), math.inf).index_copy(0, followed, found)
