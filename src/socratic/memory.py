@@ -39,10 +39,7 @@ _BLOCK_BYTES = Budget(32 * 2**20, 2**30)
 _PASS_BYTES = Budget(12 * 2**20, 2**28)
 """Masks, weights and values of the passes of Monte Carlo dropout that one walk takes up."""
 _POINTS = Budget(2**19, 2**24)
-"""Log-likelihoods at the points of a quadrature, or in passes."""
-_MOST_SUMMARISED = 64
-"""Passes whose log-likelihoods wait to be summed up. Thousands of small results would come to lie between the large
-blocks that passes free, so that none of those could be used again."""
+"""Log-likelihoods at the points of a quadrature."""
 _TERMS = Budget(2**18, 2**26)
 """Terms of the sums that a way down chooses from."""
 _GATHERED = Budget(2**17, 2**17)
@@ -107,11 +104,6 @@ def gathered_at_a_time(n_rows: int, device: torch.device) -> int:
 def passes_at_a_time(numbers_per_pass: int, like: Tensor) -> int:
     """Passes under drawn masks, or with drawn weights, to take up together; ``like`` has the type and device."""
     return _PASS_BYTES.fits(numbers_per_pass * like.element_size(), like.device)
-
-
-def summarised_at_a_time(values_per_pass: int, device: torch.device) -> int:
-    """Passes to sum up together, each with that many log-likelihoods."""
-    return min(_MOST_SUMMARISED, _POINTS.fits(values_per_pass, device))
 
 
 def points_at_a_time(values_per_row: int, device: torch.device) -> int:

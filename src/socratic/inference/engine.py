@@ -147,14 +147,8 @@ class LogMomentPlan(Protocol):
     entries_per_row: int
     """Numbers that an evaluation holds for each row."""
 
-    def of_rows(
-        self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor, limit: float | None = None
-    ) -> LogMomentPosterior:
-        """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`.
-
-        Rows with a curvature above the limit, if there is one, need not be followed: their posterior may be NaN, and
-        their curvature is then infinite.
-        """
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
+        """The class posterior given the log-prior (C,); ``leaves`` as in :class:`MomentPlan`."""
 
 
 class RegionPlan(Protocol):
@@ -243,8 +237,12 @@ class Engine(ABC):
         """Why there is no :meth:`log_moments`; None if there is."""
 
     @abstractmethod
-    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> LogMomentPlan:
-        """How to propagate moments of logarithms, unless there is a reason why not; ``leaves`` as for moments."""
+    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None, limit: float | None = None) -> LogMomentPlan:
+        """How to propagate moments of logarithms, unless there is a reason why not; ``leaves`` as for moments.
+
+        Rows with a curvature above the limit, if there is one, need not be followed: their posterior may be NaN, and
+        their curvature is then infinite.
+        """
 
     @abstractmethod
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> Evaluation:

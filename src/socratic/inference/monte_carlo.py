@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from socratic.inference.kinds import engine_of
 from socratic.inference.passes import balanced_passes, independent_passes
 from socratic.inference.posterior import Posterior, class_shares, entropy, log_class_prior
 from socratic.inference.rows import check_rows, map_chunks
-from socratic.memory import summarised_at_a_time
 from socratic.numerics import finite_or_zero, scale_dtype, sqrt_or_zero
 
 
@@ -45,18 +44,18 @@ class Passes:
 
     @torch.no_grad()
     def of_rows(self, engine: Engine, rows: Tensor) -> Iterator[Tensor]:
-        """Log-likelihoods (N, C) of checked rows, one pass after the other; several are evaluated at a time."""
+        """Log-likelihoods (P, N, C) of checked rows, as many passes as are evaluated at a time."""
         generator = torch.Generator(rows.device).manual_seed(self.seed)
         if isinstance(self.doubt, Dropout):
             masked = engine.masked(rows, self.doubt)
             masks = self._masks(masked, self.doubt.rate, generator)
-            for _ in range(0, self.n_passes, masked.passes_at_a_time):
-                yield from masked.log_likelihood(list(islice(masks, masked.passes_at_a_time)))
+            while draws := list(islice(masks, masked.passes_at_a_time)):
+                yield masked.log_likelihood(draws)
             return
-        drawn = engine.reweighted(rows, self.doubt)
-        weights = ([draw_log_gammas(part, generator) for part in drawn.parameters] for _ in range(self.n_passes))
-        for _ in range(0, self.n_passes, drawn.passes_at_a_time):
-            yield from drawn.log_likelihood(list(islice(weights, drawn.passes_at_a_time)))
+        reweighted = engine.reweighted(rows, self.doubt)
+        weights = ([draw_log_gammas(part, generator) for part in reweighted.parameters] for _ in range(self.n_passes))
+        while drawn := list(islice(weights, reweighted.passes_at_a_time)):
+            yield reweighted.log_likelihood(drawn)
 
     def _masks(self, evaluation: MaskedEvaluation, rate: float, generator: torch.Generator) -> Iterator[MaskDraw]:
         draw = balanced_passes if self.balanced else independent_passes
@@ -71,7 +70,7 @@ class Passes:
 
         def query(start: int, stop: int) -> Posterior:
             log_values = self.of_rows(engine, rows[start:stop])
-            return summarise_passes((log_value + log_prior for log_value in log_values), log_prior, stop - start)
+            return summarise_passes((log_value + log_prior for log_value in log_values), log_prior)
 
         return Posterior.concatenate(map_chunks(query, rows, engine.entries_per_row, chunk_size))
 
@@ -103,7 +102,7 @@ def passes(
     sampled = Passes.check(check_doubt(doubt), n_passes, leaf_dropout, balanced, seed)
     engine = engine_of(circuit)
     doubt.check_shapes(engine.sum_shapes)
-    return sampled.of_rows(engine, check_rows(circuit, x))
+    return chain.from_iterable(sampled.of_rows(engine, check_rows(circuit, x)))
 
 
 def sample_log_likelihoods(
@@ -182,15 +181,16 @@ def monte_carlo_dropout(
     return sampled.posterior(engine, rows, log_class_prior(class_prior, circuit.n_classes, rows), chunk_size)
 
 
-def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor, n_rows: int) -> Posterior:
-    """Moments of the posterior over passes in which a class is alive, from log p(x, class) (N, C) of each pass."""
-    at_a_time = summarised_at_a_time(n_rows * len(log_prior), log_prior.device)
+def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor) -> Posterior:
+    """Moments of the posterior over passes in which a class is alive, from log p(x, class) (P, N, C) of some at a time.
+
+    What they give is not kept: many small results between large blocks that are freed break up the memory.
+    """
     n_passes = 0
     total = square = within = alive_count = torch.zeros((), dtype=scale_dtype(log_prior), device=log_prior.device)
     density = density_square = total
     centre = None  # squares of log-densities, relative to 0, would lose digits
-    while some := list(islice(log_joints, at_a_time)):
-        log_joint = torch.stack(some)  # (P, N, C)
+    for log_joint in log_joints:
         living = (log_joint != -torch.inf).any(-1, keepdim=True)
         posterior = class_shares(log_joint, log_prior).to(total.dtype) * living
         total, square = total + posterior.sum(0), square + (posterior * posterior).sum(0)
@@ -200,7 +200,7 @@ def summarise_passes(log_joints: Iterator[Tensor], log_prior: Tensor, n_rows: in
         deviation = (log_density - centre) * living
         density, density_square = density + deviation.sum(0), density_square + (deviation * deviation).sum(0)
         alive_count = alive_count + living.sum(0)
-        n_passes += len(some)
+        n_passes += len(log_joint)
     count = alive_count.clamp_min(1.0)
     mean = total / count
     std = sqrt_or_zero(square / count - mean * mean)

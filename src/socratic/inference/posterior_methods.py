@@ -212,14 +212,14 @@ def log_moment_posterior(
 ) -> LogMomentPosterior:
     """The class posterior of checked rows by log-moment propagation, and the curvature of each.
 
-    Rows whose curvature is above the limit may be left out; see :class:`~socratic.inference.engine.LogMomentPlan`.
+    Rows whose curvature is above the limit may be left out; see :meth:`Engine.log_moments`.
     """
-    plan = engine.log_moments(doubt, leaves=leaves.relative)
+    plan = engine.log_moments(doubt, leaves=leaves.relative, limit=limit)
     if isinstance(doubt, Dropout) and doubt.rate == 0.0 and not leaves.uncertain:
         return LogMomentPosterior(_certain(engine, rows, log_prior, chunk_size), rows.new_zeros(len(rows)))
 
     def query(start: int, stop: int) -> LogMomentPosterior:
-        return plan.of_rows(rows[start:stop], leaves.of_rows(start, stop), log_prior, limit)
+        return plan.of_rows(rows[start:stop], leaves.of_rows(start, stop), log_prior)
 
     posteriors, curvatures = zip(*map_chunks(query, rows, plan.entries_per_row, chunk_size), strict=True)
     return LogMomentPosterior(Posterior.concatenate(list(posteriors)), torch.cat(curvatures))

@@ -88,7 +88,13 @@ class GraphEngine(Engine):
         plan = GraphMoments(self.circuit, self.log_weights, doubt, leaves=leaves)
         return plan.reason if plan.method == "bounds" else None
 
-    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> GraphLogWeights:
+    def log_moments(
+        self,
+        doubt: Doubt,
+        *,
+        leaves: Tensor | None,
+        limit: float | None = None,  # noqa: ARG002 - curvature is known at the roots alone
+    ) -> GraphLogWeights:
         """Log-moment propagation, of uncertain weights."""
         reason = self.no_log_moments(doubt, leaves=leaves)
         if reason is not None:

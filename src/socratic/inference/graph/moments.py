@@ -107,13 +107,7 @@ class GraphLogWeights:
     def __init__(self, moments: GraphMoments) -> None:
         self.moments, self.entries_per_row = moments, moments.entries_per_row
 
-    def of_rows(
-        self,
-        rows: Tensor,
-        leaves: Tensor | None,
-        log_prior: Tensor,
-        limit: float | None = None,  # noqa: ARG002 - known at the roots alone
-    ) -> LogMomentPosterior:
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
         """The class posterior, given the uncertainty (N, L) or (N, L, L) of leaves and the log-prior (C,)."""
         log_mean, covariance, _ = self.moments.of_rows(rows, leaves, logarithms=True)
         if covariance.ndim == 2:

@@ -161,10 +161,16 @@ class LayeredEngine(Engine):
     def no_log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> None:
         """Layers can always."""
 
-    def log_moments(self, doubt: Doubt, *, leaves: Tensor | None) -> LogMomentPlan:  # noqa: ARG002 - no difference
+    def log_moments(
+        self,
+        doubt: Doubt,
+        *,
+        leaves: Tensor | None,  # noqa: ARG002 - makes no difference to layers
+        limit: float | None = None,
+    ) -> LogMomentPlan:
         """Log-moment propagation."""
         if isinstance(doubt, Dropout):
-            return LayeredLogMoments(self.circuit, self.weights, doubt)
+            return LayeredLogMoments(self.circuit, self.weights, doubt, limit)
         return LayeredLogWeights(self.circuit, self.weights, doubt)
 
     def evaluate(self, rows: Tensor, kind: Kind = "marginal") -> LayeredEvaluation:

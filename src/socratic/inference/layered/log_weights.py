@@ -121,13 +121,7 @@ class LayeredLogWeights:
         states = sum(layer.n_folds * layer.n_nodes * (layer.n_nodes + 2) for layer in layers)
         self.entries_per_row = values_per_row(circuit) + 2 * states
 
-    def of_rows(
-        self,
-        rows: Tensor,
-        leaves: Tensor | None,
-        log_prior: Tensor,
-        limit: float | None = None,  # noqa: ARG002 - known at the roots alone
-    ) -> LogMomentPosterior:
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
         """The class posterior, given the uncertainty (N, L, I) or (N, L, I, I) of leaves and the log-prior (C,)."""
         log_mean, log_scale = rescale(self.circuit.leaves.log_density(rows).mT)
         covariance = leaf_log_covariance(leaf_covariance(leaves, matrix=True))

@@ -19,7 +19,7 @@ from socratic.inference.engine import MaskDraw
 from socratic.inference.layered.algebra import LogAlgebra
 from socratic.inference.layered.sum_product import log_sums_with_zeros
 from socratic.inference.layered.values import LogValues, sum_repetitions
-from socratic.inference.layered.walk import values_per_row, walk
+from socratic.inference.layered.walk import values_per_row, walk_layers
 from socratic.inference.passes import Shape
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.memory import passes_at_a_time
@@ -38,8 +38,8 @@ class PassAlgebra(LogAlgebra):
     ) -> Tensor:
         """Log-likelihoods (P, N, C), from the leaves (F, I, N) of each pass."""
         start = LogValues(*map(_side_by_side, zip(*leaves, strict=True)))
-        roots = walk(circuit, start, weights, self, n_passes=self.n_passes)
-        return roots.of_classes(dtype).unflatten(0, (self.n_passes, -1))
+        walked = walk_layers(circuit, start, weights, self, n_passes=self.n_passes)
+        return self.join(walked.branches).of_classes(dtype).unflatten(0, (self.n_passes, -1))
 
 
 class MaskAlgebra(PassAlgebra):

@@ -87,17 +87,9 @@ def walk_layers(
     return walked
 
 
-def walk(
-    circuit: Circuit,
-    leaves: State,
-    weights: Weights,
-    algebra: Algebra[State, Roots_co],
-    *,
-    thin: Thin[State] | None = None,
-    n_passes: int = 1,
-) -> Roots_co:
-    """Propagate ``leaves`` through all layers and return the values of the class roots; see :func:`walk_layers`."""
-    return algebra.join(walk_layers(circuit, leaves, weights, algebra, thin=thin, n_passes=n_passes).branches)
+def walk(circuit: Circuit, leaves: State, weights: Weights, algebra: Algebra[State, Roots_co]) -> Roots_co:
+    """Propagate ``leaves`` through all layers and return the values of the class roots."""
+    return algebra.join(walk_layers(circuit, leaves, weights, algebra).branches)
 
 
 def values_per_row(circuit: Circuit) -> int:

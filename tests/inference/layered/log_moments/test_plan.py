@@ -18,8 +18,10 @@ from socratic.structure.region_graph import Partition, Region, RegionGraph
 LIMIT = 0.5
 
 
-def plan_of(circuit: socratic.Circuit, masks: str = "unit", *, root: bool = False) -> LayeredLogMoments:
-    return LayeredLogMoments(circuit, circuit.weights(), Dropout(0.2, masks, root))
+def plan_of(
+    circuit: socratic.Circuit, limit: float | None, masks: str = "unit", *, root: bool = False
+) -> LayeredLogMoments:
+    return LayeredLogMoments(circuit, circuit.weights(), Dropout(0.2, masks, root), limit)
 
 
 def sharpened(circuit: socratic.Circuit, factor: float) -> socratic.Circuit:
@@ -49,13 +51,13 @@ def test_a_limit_changes_neither_which_rows_are_sharp_nor_the_others(
         sharpened(uneven_repetitions(), 8.0),
     ]
     for circuit in circuits:
-        plan = plan_of(circuit.to(dtype), masks, root=root)
+        circuit.to(dtype)
         x = torch.randn(40, circuit.n_features, generator=generator, dtype=dtype)
         log_prior = x.new_full((circuit.n_classes,), -math.log(circuit.n_classes))
-        whole = plan.of_rows(x, None, log_prior)
+        whole = plan_of(circuit, None, masks, root=root).of_rows(x, None, log_prior)
         limits = [-1.0, *whole.curvature.sort().values[[2, 20, 30]].tolist(), math.inf]
         for limit in limits:
-            found = plan.of_rows(x, None, log_prior, limit)
+            found = plan_of(circuit, limit, masks, root=root).of_rows(x, None, log_prior)
             sharp = whole.curvature > limit
             assert torch.equal(found.curvature > limit, sharp)
             torch.testing.assert_close(found.curvature[~sharp], whole.curvature[~sharp])
@@ -86,13 +88,13 @@ def test_sharp_rows_are_not_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
     log_prior = x.new_full((3,), -math.log(3))
 
-    assert float(plan_of(circuit).of_rows(x, None, log_prior, LIMIT).curvature.max()) < LIMIT
+    assert float(plan_of(circuit, LIMIT).of_rows(x, None, log_prior).curvature.max()) < LIMIT
     assert met == [8] * 5
     met.clear()
-    assert plan_of(circuit).of_rows(x, None, log_prior, -1.0).curvature.isinf().all()
+    assert plan_of(circuit, -1.0).of_rows(x, None, log_prior).curvature.isinf().all()
     assert met == [8, 0, 0, 0, 0]
-    sharp = plan_of(sharpened(circuit, 12.0))
+    sharp = plan_of(sharpened(circuit, 12.0), LIMIT)
     met.clear()
-    assert (sharp.of_rows(x, None, log_prior, LIMIT).curvature > LIMIT).all()
+    assert (sharp.of_rows(x, None, log_prior).curvature > LIMIT).all()
     assert met[:2] == [8, 8]  # leaves have no masks: the first layer is never sharp
     assert met[3:] == [0, 0]  # the roots and the quadrature

@@ -15,32 +15,30 @@ from socratic.inference.layered.log_moments.blocks import cut
 from socratic.inference.layered.log_moments.masks import N_SHARES
 from socratic.inference.layered.log_moments.root import root_quadrature, roots_lost
 from socratic.inference.layered.moments import leaf_covariance
-from socratic.inference.layered.walk import values_per_row, walk
+from socratic.inference.layered.walk import values_per_row, walk, walk_layers
 
 
 class LayeredLogMoments:
     """The class posterior from the log-moments of layers; see :class:`~socratic.inference.engine.LogMomentPlan`."""
 
-    def __init__(self, circuit: Circuit, weights: Weights, dropout: Dropout) -> None:
-        self.circuit, self.weights, self.dropout = circuit, weights, dropout
+    def __init__(self, circuit: Circuit, weights: Weights, dropout: Dropout, limit: float | None = None) -> None:
+        self.circuit, self.weights, self.dropout, self.limit = circuit, weights, dropout, limit
         self.algebra = LogMomentAlgebra(dropout)
         layers = [*circuit.inner_layers(), *circuit.root_branches()]
         states = sum(numbers_per_row(layer.n_folds, layer.n_nodes, min(N_SHARES, layer.n_children)) for layer in layers)
         self.entries_per_row = values_per_row(circuit) + 2 * states
 
-    def of_rows(
-        self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor, limit: float | None = None
-    ) -> LogMomentPosterior:
+    def of_rows(self, rows: Tensor, leaves: Tensor | None, log_prior: Tensor) -> LogMomentPosterior:
         """The class posterior, given the uncertainty (N, L, I) or (N, L, I, I) of leaves and the log-prior (C,)."""
         density = self.circuit.leaves.log_density(rows)
         start = LogMoments.of_leaves(density, leaf_covariance(leaves, matrix=True))
-        if limit is None:
+        if self.limit is None:
             roots = walk(self.circuit, start, self.weights, self.algebra)
             return LogMomentPosterior(root_quadrature(roots, log_prior, self.dropout), self._curvature(roots))
-        calm = CalmRows(limit, rows)
+        calm = CalmRows(self.limit, rows)
         # A GPU would have to wait for what is found at each layer: it is asked at the roots alone.
         thin = calm.thin if rows.device.type == "cpu" else None
-        roots = walk(self.circuit, start, self.weights, self.algebra, thin=thin)
+        roots = self.algebra.join(walk_layers(self.circuit, start, self.weights, self.algebra, thin=thin).branches)
         found = self._curvature(roots)
         followed = calm.numbers
         places = calm.follow(found)
