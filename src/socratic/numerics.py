@@ -95,14 +95,36 @@ def pair_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Ten
 
 
 _FEW_ROWS = 8
+_TILE_SIDE = 128
+"""Of what a part of a GPU takes of a product of matrices."""
+_ENOUGH_TILES = 256
+"""Two for each part of a large GPU."""
+_ENOUGH_TERMS = 512
+"""Of a sum, to be worth a tile."""
 
 
 def weighted_sums(weights: Tensor, values: Tensor) -> Tensor:
     """Sums (F, S, N) of values (F, K, N) with weights (F, S, K)."""
-    if not torch.compiler.is_compiling() and values.shape[2] <= _FEW_ROWS and values.device.type == "cpu":
+    if torch.compiler.is_compiling():
+        return torch.bmm(weights, values)
+    if values.shape[2] <= _FEW_ROWS and values.device.type == "cpu":
         # On a processor, a product with a few columns takes several times as long as the same one with a few rows.
         return torch.bmm(values.mT, weights.mT).mT
-    return torch.bmm(weights, values)
+    n_folds, n_sums, n_terms = weights.shape
+    n_parts = parts_of_sums(n_folds, n_sums, n_terms, values.shape[2]) if values.is_cuda else 1
+    if n_parts == 1:
+        return torch.bmm(weights, values)
+    return (weights.unflatten(2, (n_parts, -1)).transpose(1, 2) @ values.unflatten(1, (n_parts, -1))).sum(1)
+
+
+def parts_of_sums(n_folds: int, n_sums: int, n_terms: int, n_rows: int) -> int:
+    """Into how many parts sums of many terms are cut: a few of them leave most of a GPU without work."""
+    n_tiles = n_folds * -(-n_sums // _TILE_SIDE) * -(-n_rows // _TILE_SIDE)
+    most = min(_ENOUGH_TILES // max(1, n_tiles), n_terms // _ENOUGH_TERMS)
+    n_parts = 1
+    while 2 * n_parts <= most and n_terms % (2 * n_parts) == 0:
+        n_parts *= 2
+    return n_parts
 
 
 def pair_sums(left: Tensor, right: Tensor) -> Tensor:

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 
 import socratic
-from socratic.kernels import choice
+from socratic.kernels import choice, compiled
+from socratic.kernels.small_covariance import takes_small_covariance
 from socratic.kernels.sums import takes_sums
 from tests.kernels import cases
 
@@ -99,8 +101,18 @@ def test_weights_and_values_on_a_gpu(check: Callable[[str], None]) -> None:
 @on_gpu
 @with_triton
 @pytest.mark.parametrize("case", [*cases.COVARIANCES, *cases.LARGE_COVARIANCES])
-def test_covariances_on_a_gpu(case: cases.Covariance) -> None:
-    cases.check_covariance(case, "cuda")
+@pytest.mark.parametrize("in_cuda", [True, False])
+def test_covariances_on_a_gpu(case: cases.Covariance, in_cuda: bool) -> None:
+    with patch.object(compiled, "_can_compile", return_value=in_cuda):
+        cases.check_covariance(case, "cuda")
+
+
+@on_gpu
+@with_triton
+@torch.no_grad()
+def test_small_layers_are_left_to_the_kernel_in_cuda() -> None:
+    weights, values, matrices = (torch.rand(2, *shape, device="cuda") for shape in ((20, 400), (20, 5), (5, 20, 20)))
+    assert takes_small_covariance(weights, values, values, matrices, matrices)
 
 
 @on_gpu

@@ -59,11 +59,16 @@ class CircuitModule(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
+    def any_parameter(self) -> Tensor:
+        """One of the parameters, which all have the same type and device."""
+        return next(self.parameters())
+
+    @property
     def dtype(self) -> torch.dtype:
         """Floating-point type of the parameters."""
-        return next(self.parameters()).dtype
+        return self.any_parameter.dtype
 
     @property
     def device(self) -> torch.device:
         """Device of the parameters."""
-        return next(self.parameters()).device
+        return self.any_parameter.device

@@ -100,6 +100,11 @@ class Circuit(CircuitModule):
         """The branches of the class roots: one layer for each shape of repetition."""
         return [layer for layer in self.roots if isinstance(layer, SumProductLayer)]
 
+    @property
+    def any_parameter(self) -> Tensor:
+        """The logits of a branch of the roots: to begin a walk through all parameters takes a part of a small query."""
+        return self.root_branches()[0].logits
+
     def weights(self, dtype: torch.dtype | None = None) -> Weights:
         """The normalised weights of all sums, in the circuit's type or in ``dtype``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from functools import cache
 from typing import Literal
 
@@ -56,6 +57,11 @@ def _has_tensor_cores(device: torch.device) -> bool:
 def padded(n_nodes: int) -> int:
     """The side of a tile that holds so many nodes."""
     return max(_SMALLEST_SIDE, 1 << (n_nodes - 1).bit_length())
+
+
+def padding(*n_nodes: int) -> float:
+    """How many times as large as it need be a tile is that holds so many nodes on each of its sides."""
+    return math.prod(padded(n) / n for n in n_nodes)
 
 
 def precision(digits: Digits) -> str:

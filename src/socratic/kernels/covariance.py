@@ -1,4 +1,7 @@
-"""Covariances of sums over all pairs, as one kernel for every row that keeps what is between in registers."""
+"""Covariances of sums over all pairs, as one kernel for every row that keeps what is between in registers.
+
+On a GPU there are two: one for few nodes, and one that multiplies tiles on tensor cores.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch import Tensor
 from socratic.kernels import processor
 from socratic.kernels.choice import MOST_NODES, Digits, padded, precision, rows_of_program, takes_kernel
 from socratic.kernels.processor import takes_processor_kernel
+from socratic.kernels.small_covariance import small_covariance, takes_small_covariance
 from socratic.kernels.sums import sums_of_pairs
 
 
@@ -36,6 +40,11 @@ def takes_pair_covariance(weights: Tensor, a: Tensor, b: Tensor, left: Tensor | 
     if takes_processor_kernel(weights, a, b, *(part for part in (left, right) if part is not None)):
         return max(sides) <= MOST_NODES
     return takes_kernel(weights, a, b, sides=sides)
+
+
+def holds_parts(weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None) -> bool:
+    """Whether the kernel that takes a layer holds large parts of the result besides it."""
+    return not processor.computes(weights) and not takes_small_covariance(weights, a, b, left, right)
 
 
 def pair_covariance(
@@ -81,12 +90,15 @@ def pair_covariance(
     """
     if processor.computes(weights):
         return processor.pair_covariance(weights, a, b, left, right, sums, masks.of_all, masks.of_one, limit)
+    own = _own(weights, a, b, left, right, sums, masks.of_one, digits) if masks.of_one > 0.0 else None
+    if takes_small_covariance(weights, a, b, left, right):
+        known = _of_masks(weights, a, b, left, right, masks.of_all, digits)
+        return small_covariance(weights, a, b, left, right, sums, known, own, limit)
     from socratic.kernels.programs import pair_covariance_kernel
 
     n_folds, n_sums, _ = weights.shape
     n_left, n_rows = a.shape[1:]
     n_right = b.shape[1]
-    own = _own(weights, a, b, left, right, sums, masks.of_one, digits) if masks.of_one > 0.0 else None
     if left is not None and right is not None and left.ndim != right.ndim:
         left, right = (x if x.ndim == 4 else torch.diag_embed(x.mT) for x in (left, right))
     start = _shared(weights, a, b, left, right, masks.of_all, digits)
@@ -188,19 +200,33 @@ def _shared(
     digits: Digits,
 ) -> Tensor | None:
     """The terms with weights that all rows share, of s <= t: (F, N, S (S + 1) / 2); None if there are none."""
-    pairs: list[tuple[Tensor, Tensor]] = []
-    if left is not None and right is not None and left.ndim == right.ndim == 3:
-        pairs.append((a * a * left, b * b * right))
-    if mask_odds > 0.0:
-        pairs.append((mask_odds * a * a * (1.0 + _variances(left)), b * b * (1.0 + _variances(right))))
-    if not pairs:
+    of_masks = _of_masks(weights, a, b, left, right, mask_odds, digits)
+    if left is None or right is None or left.ndim != 3 or right.ndim != 3:
+        return of_masks
+    of_children = sums_of_pairs(_by_pair(weights), a * a * left, b * b * right, by_row=True, digits=digits)
+    return of_children if of_masks is None else of_children + of_masks
+
+
+def _of_masks(
+    weights: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    odds: float,
+    digits: Digits,
+) -> Tensor | None:
+    """What masks that all sums share add to s <= t, times both sums: (F, N, S (S + 1) / 2); None without any."""
+    if odds == 0.0:
         return None
+    moments = odds * a * a * (1.0 + _variances(left)), b * b * (1.0 + _variances(right))
+    return sums_of_pairs(_by_pair(weights), *moments, by_row=True, digits=digits)
+
+
+def _by_pair(weights: Tensor) -> Tensor:
+    """Products of the weights of s <= t: (F, S (S + 1) / 2, A * B)."""
     first, last = torch.triu_indices(weights.shape[1], weights.shape[1], device=weights.device)
-    products = weights[:, first] * weights[:, last]
-    total = sums_of_pairs(products, *pairs[0], by_row=True, digits=digits)
-    for pair in pairs[1:]:
-        total += sums_of_pairs(products, *pair, by_row=True, digits=digits)
-    return total
+    return weights[:, first] * weights[:, last]
 
 
 def _variances(covariance: Tensor | None) -> Tensor | float:

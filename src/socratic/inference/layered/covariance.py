@@ -20,7 +20,7 @@ from torch import Tensor
 from socratic.inference.layered.noise import SumNoise
 from socratic.inference.layered.sum_product import sum_products
 from socratic.inference.saturation import saturation
-from socratic.kernels.covariance import MaskOdds, pair_covariance, takes_pair_covariance
+from socratic.kernels.covariance import MaskOdds, holds_parts, pair_covariance, takes_pair_covariance
 from socratic.memory import Scratch, map_tiles
 from socratic.numerics import pair_products, pair_sums, sqrt_or_zero
 from socratic.tracing import holds
@@ -198,7 +198,7 @@ def sum_covariance(weights: Tensor, children: Children, sums: Tensor, noise: Sum
             total = total + torch.diag_embed(own(folds, rows, scratch, spread).mT)
         return total.clamp_max(limit).to(kept_dtype)
 
-    untiled = fused and sums.device.type == "cpu"  # where a kernel holds nothing besides the result
+    untiled = fused and b is not None and not holds_parts(weights, a, b, left, right)
     whole = slice(0, n_folds), slice(0, n_rows), Scratch()
     if children.certain and noise.own:
         entry_bytes = 2 * child_bytes

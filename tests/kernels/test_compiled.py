@@ -1,0 +1,98 @@
+"""Kernels in CUDA C++: the same as PyTorch's own, block by block on a processor, and compiled for a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+from socratic.inference.layered.sum_product import sum_products
+from socratic.kernels import compiled, covariance, processor, small_covariance
+from socratic.kernels.small_covariance import takes_small_covariance
+from tests.kernels import cases
+from tests.kernels.cases import Covariance
+from tests.kernels.cuda_on_cpu import kernel_on_cpu
+
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a compiler")
+
+COVARIANCES = [
+    *(case for case in cases.COVARIANCES if case.left == case.right != 1 and case.n_sums <= 20),
+    Covariance(2, 20, 20, 20, 5, 2, 2, 0.25),
+    Covariance(1, 10, 20, 20, 3, 2, 2, 0.25, shared=False),
+    Covariance(1, 7, 18, 5, 3, 2, 2),
+    Covariance(1, 20, 3, 20, 3, 0, 0, 0.25),
+]
+
+
+def sums_by_pytorch(weights: Tensor, a: Tensor, b: Tensor, *, by_row: bool = False, digits: str) -> Tensor:
+    sums = sum_products(weights, a, b)
+    return sums.mT.contiguous() if by_row else sums
+
+
+@needs_compiler
+@torch.no_grad()
+@pytest.mark.parametrize("case", COVARIANCES)
+@pytest.mark.parametrize("n_blocks", [1, 1024])
+def test_covariances(case: Covariance, n_blocks: int) -> None:
+    with (
+        patch.object(processor, "kernels", return_value=None),
+        patch.object(covariance, "takes_small_covariance", return_value=True),
+        patch.object(covariance, "sums_of_pairs", sums_by_pytorch),
+        patch.object(small_covariance, "compiled_kernel", kernel_on_cpu),
+        patch.object(small_covariance, "_ENOUGH_BLOCKS", n_blocks),  # blocks have several rows, or one
+    ):
+        cases.check_covariance(case, "cpu")
+
+
+def layer(n_nodes: int, n_rows: int = 2) -> tuple[Tensor, ...]:
+    """Weights, values of both sides, and their covariances."""
+    values = torch.rand(1, n_nodes, n_rows)
+    return torch.rand(1, n_nodes, n_nodes**2), values, values, *2 * (torch.rand(1, n_rows, n_nodes, n_nodes),)
+
+
+def test_they_are_taken_where_tiles_would_be_full_of_zeros() -> None:
+    sizes = (5, 10, 16, 20, 24, 32, 40)
+    with patch.object(small_covariance, "takes_compiled", return_value=True):
+        layers = {size: layer(size) for size in sizes}
+        assert [size for size in sizes if takes_small_covariance(*layers[size])] == [5, 10, 20]
+        weights, a, b, left, right = layers[20]
+        assert takes_small_covariance(weights, a, b, None, None)
+        assert not takes_small_covariance(weights, a, b, None, right)
+        assert not takes_small_covariance(weights, a, b, *(x.diagonal(dim1=-2, dim2=-1).mT for x in (left, right)))
+
+
+def test_they_are_not_taken_where_there_is_no_gpu_or_too_little_memory_to_share() -> None:
+    assert not compiled.takes_compiled(torch.device("cpu"), 1)
+    gpu = torch.device("cuda")
+
+    class Properties:
+        shared_memory_per_block_optin = 400
+
+    with (
+        patch.object(compiled, "_can_compile", return_value=True),
+        patch.object(torch.cuda, "get_device_properties", return_value=Properties),
+    ):
+        assert [compiled.takes_compiled(gpu, numbers) for numbers in (100, 101)] == [True, False]
+
+
+def test_without_a_compiler_there_are_none() -> None:
+    with (
+        patch.object(ctypes, "CDLL", side_effect=OSError),
+        patch.object(compiled, "_driver", compiled._driver.__wrapped__),
+    ):
+        assert not compiled._can_compile.__wrapped__()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not list(compiled.folders_of_compiler()), reason="needs NVIDIA's compiler")
+def test_they_compile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for kinds in ((2, 2), (1, 1), (0, 0)):
+        size = small_covariance._Size(20, 20, 17, *kinds)
+        assert compiled._compile("pair_covariance", (9, 0), dict(size.named())).startswith(b"\x7fELF")
+    with pytest.raises(RuntimeError, match="could not be compiled"):
+        compiled._compile("pair_covariance", (8, 0), {"N_SUMS": 20})
