@@ -13,7 +13,9 @@ from socratic.numerics import (
     logsumexp_or_dead,
     pair_products,
     pair_sums,
+    parts_of_sums,
     sqrt_or_zero,
+    sums_in_parts,
     weighted_sums,
 )
 
@@ -85,3 +87,28 @@ def test_weighted_sums_are_the_same_for_few_and_for_many_rows(n_rows: int) -> No
     torch.testing.assert_close(found, expected)
     gradients, wanted = (torch.autograd.grad(sums.square().sum(), (weights, values)) for sums in (found, expected))
     torch.testing.assert_close(gradients, wanted)
+
+
+@pytest.mark.parametrize(
+    ("n_folds", "n_sums", "n_terms", "n_rows", "n_parts"),
+    [
+        (16, 128, 16_384, 200, 8),  # two tiles a fold: 16 folds leave room for eight parts
+        (4, 128, 16_384, 200, 32),
+        (1, 128, 16_384, 200, 32),  # of no less than 512 terms
+        (16, 128, 16_384, 16_384, 1),
+        (80, 20, 400, 200, 1),
+        (1, 1, 3 * 1024, 1, 4),  # parts are equal
+        (1, 1, 3 * 1023, 1, 1),
+        (2, 3, 4, 0, 1),
+    ],
+)
+def test_sums_of_many_terms_are_cut_into_parts_that_keep_a_gpu_busy(
+    n_folds: int, n_sums: int, n_terms: int, n_rows: int, n_parts: int
+) -> None:
+    assert parts_of_sums(n_folds, n_sums, n_terms, n_rows) == n_parts
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_of_sums_add_up(dtype: torch.dtype) -> None:
+    weights, values = torch.rand(2, 3, 64, dtype=dtype), torch.rand(2, 64, 9, dtype=dtype)
+    torch.testing.assert_close(sums_in_parts(weights, values, 8), torch.bmm(weights, values))

@@ -112,8 +112,11 @@ def weighted_sums(weights: Tensor, values: Tensor) -> Tensor:
         return torch.bmm(values.mT, weights.mT).mT
     n_folds, n_sums, n_terms = weights.shape
     n_parts = parts_of_sums(n_folds, n_sums, n_terms, values.shape[2]) if values.is_cuda else 1
-    if n_parts == 1:
-        return torch.bmm(weights, values)
+    return torch.bmm(weights, values) if n_parts == 1 else sums_in_parts(weights, values, n_parts)
+
+
+def sums_in_parts(weights: Tensor, values: Tensor, n_parts: int) -> Tensor:
+    """The same, the terms of a sum cut into equal parts, each of which is multiplied by itself."""
     return (weights.unflatten(2, (n_parts, -1)).transpose(1, 2) @ values.unflatten(1, (n_parts, -1))).sum(1)
 
 

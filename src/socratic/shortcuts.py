@@ -37,8 +37,9 @@ def acceleration(*, graphs: bool = True, kernels: bool = True) -> Iterator[None]
     kernels : bool
         Evaluate leaves, sums and covariances by kernels of this library, in float32. On a processor they are those
         that were compiled when the library was installed, and sums have gradients, too. On a GPU they need Triton,
-        which comes with torch for CUDA, and an NVIDIA GPU of 2020 or later; none of them has gradients. Products of
-        matrices keep float32's digits, unless on a GPU ``torch.set_float32_matmul_precision`` allows fewer.
+        which comes with torch for CUDA, as does the compiler that some of them are compiled by when they are first
+        needed, and an NVIDIA GPU of 2020 or later; none of them has gradients. Products of matrices keep float32's
+        digits, unless on a GPU ``torch.set_float32_matmul_precision`` allows fewer.
     """
     token = _allowed.set(Shortcuts(graphs, kernels))
     try:

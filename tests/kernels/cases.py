@@ -109,7 +109,7 @@ def check_pair_sums(layer: Layer, device: str) -> None:
 
 
 PRODUCTS = [(1, 1, 1, 1, 1, 1), (3, 5, 4, 2, 7, 37), (2, 20, 25, 3, 40, 70), (2, 33, 3, 1, 3, 20)]
-LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 128, 100, 3, 300, 129)]
+LARGE_PRODUCTS = [(160, 20, 25, 2, 784, 1000), (7, 128, 100, 3, 300, 129), (160, 17, 40, 3, 784, 2100)]
 
 
 def check_picked(size: tuple[int, ...], device: str) -> None:

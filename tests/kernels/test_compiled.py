@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from socratic.inference.layered.sum_product import sum_products
-from socratic.kernels import compiled, covariance, processor, small_covariance
+from socratic.kernels import compiled, covariance, leaves, many_powers, processor, small_covariance
 from socratic.kernels.small_covariance import takes_small_covariance
 from tests.kernels import cases
 from tests.kernels.cases import Covariance
@@ -46,6 +46,32 @@ def test_covariances(case: Covariance, n_blocks: int) -> None:
         patch.object(small_covariance, "_ENOUGH_BLOCKS", n_blocks),  # blocks have several rows, or one
     ):
         cases.check_covariance(case, "cpu")
+
+
+@needs_compiler
+@torch.no_grad()
+@pytest.mark.parametrize("size", [(3, 5, 4, 2, 7, 37), (2, 20, 40, 3, 50, 600)])
+@pytest.mark.parametrize("rows", [4, 2])
+def test_powers_of_many_rows(size: tuple[int, ...], rows: int) -> None:
+    with (
+        patch.object(processor, "kernels", return_value=None),
+        patch.object(leaves, "rows_of_thread", return_value=rows),
+        patch.object(many_powers, "compiled_kernel", kernel_on_cpu),
+    ):
+        cases.check_powers(size, "cpu")
+
+
+def test_powers_of_many_rows_are_left_to_threads() -> None:
+    natural, few, many = (torch.zeros(shape) for shape in ((160, 20, 75), (784, 200), (784, 8192)))
+    with patch.object(many_powers, "takes_compiled", return_value=True):
+        assert [many_powers.rows_of_thread(natural, values, 25) for values in (few, many[:, :1000], many)] == [
+            None,
+            2,
+            4,
+        ]
+        assert many_powers.rows_of_thread(natural.repeat(1, 2, 1), many, 25) is None
+        assert many_powers.rows_of_thread(natural, many, 15) is None
+    assert many_powers.rows_of_thread(natural, many, 25) is None
 
 
 def layer(n_nodes: int, n_rows: int = 2) -> tuple[Tensor, ...]:
@@ -94,5 +120,7 @@ def test_they_compile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPa
     for kinds in ((2, 2), (1, 1), (0, 0)):
         size = small_covariance._Size(20, 20, 17, *kinds)
         assert compiled._compile("pair_covariance", (9, 0), dict(size.named())).startswith(b"\x7fELF")
+    sizes = {"N_NODES": 20, "N_STATISTICS": 3, "ROWS": 4, "DEPTH": 32}
+    assert compiled._compile("power_product", (8, 0), sizes).startswith(b"\x7fELF")
     with pytest.raises(RuntimeError, match="could not be compiled"):
         compiled._compile("pair_covariance", (8, 0), {"N_SUMS": 20})

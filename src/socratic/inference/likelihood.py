@@ -14,7 +14,7 @@ from socratic.errors import check_rate
 from socratic.inference.dropout import Dropout
 from socratic.inference.engine import Engine
 from socratic.inference.kinds import engine_of
-from socratic.inference.rows import check_rows, map_chunks
+from socratic.inference.rows import ask, check_rows, map_chunks
 from socratic.numerics import finite_max
 
 DEAD_CLASS = 100.0
@@ -38,8 +38,7 @@ def log_likelihood(circuit: Circuit | Graph, x: Any, *, chunk_size: int | None =
         log p(x | class), in the circuit's type and on its device.
     """
     engine = engine_of(circuit)
-    rows = check_rows(circuit, x)
-    return class_log_likelihood(engine, rows, rows.dtype, chunk_size)
+    return ask(circuit, x, lambda rows: class_log_likelihood(engine, rows, rows.dtype, chunk_size))
 
 
 def class_log_likelihood(engine: Engine, rows: Tensor, dtype: torch.dtype, chunk_size: int | None) -> Tensor:

@@ -20,17 +20,38 @@ Result = TypeVar("Result")
 
 def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
-    rows = x if isinstance(x, Tensor) else _as_tensor(x)
-    if rows.ndim != 2 or rows.shape[1] != circuit.n_features:
-        raise ValueError(
-            f"x must have the shape (rows, {circuit.n_features}), one column for each feature; got {tuple(rows.shape)}"
-        )
-    if rows.is_complex():
-        raise ValueError(f"x must hold real numbers; got {rows.dtype}")
-    given, rows = rows, rows.to(device=circuit.device, dtype=circuit.dtype)
+    given, rows = _convert(circuit, x)
     if not is_recording(rows):
-        _check_values(circuit, rows, given)
+        _check_finite(given, rows, _total(rows))
+        _check_domains(circuit, rows)
     return rows
+
+
+def ask(circuit: Circuit | Graph, x: Any, query: Callable[[Tensor], Result]) -> Result:
+    """The result of a query of checked rows; it must not mind numbers that are not finite.
+
+    A GPU is asked for those when it has the result: to wait for one answer takes as long as a query of a few rows.
+    """
+    given, rows = _convert(circuit, x)
+    if not rows.is_cuda or is_recording(rows):
+        return query(check_rows(circuit, given))
+    total = _total(rows)
+    _check_domains(circuit, rows)
+    result = query(rows)
+    _check_finite(given, rows, total)
+    return result
+
+
+def _convert(circuit: Circuit | Graph, x: Any) -> tuple[Tensor, Tensor]:
+    """``x`` as a tensor as it is, and of the circuit's type and device."""
+    given = x if isinstance(x, Tensor) else _as_tensor(x)
+    if given.ndim != 2 or given.shape[1] != circuit.n_features:
+        raise ValueError(
+            f"x must have the shape (rows, {circuit.n_features}), one column for each feature; got {tuple(given.shape)}"
+        )
+    if given.is_complex():
+        raise ValueError(f"x must hold real numbers; got {given.dtype}")
+    return given, given.to(device=circuit.device, dtype=circuit.dtype)
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -48,14 +69,21 @@ def _as_tensor(x: Any) -> Tensor:
     return torch.as_tensor(array)
 
 
-def _check_values(circuit: Circuit | Graph, rows: Tensor, given: Tensor) -> None:
-    # A sum that is finite shows it of all: to ask a GPU for one number takes less time than a second look there.
-    if rows.numel() and not math.isfinite(rows.detach().sum().item()) and rows.isinf().any():
+def _total(rows: Tensor) -> Tensor:
+    """The sum of all values: where it is finite, so are they."""
+    return rows.detach().sum()
+
+
+def _check_finite(given: Tensor, rows: Tensor, total: Tensor) -> None:
+    if not math.isfinite(total.item()) and rows.isinf().any():
         row, column = rows.isinf().nonzero()[0].tolist()
         raise ValueError(
             f"x must be finite in {rows.dtype} (NaN for a missing value); "
             f"got {given[row, column].item()} in row {row}, column {column}"
         )
+
+
+def _check_domains(circuit: Circuit | Graph, rows: Tensor) -> None:
     for families, columns in circuit.restricted_columns:
         part = rows if len(columns) == circuit.n_features else rows[:, columns]
         # Where leaves of several families meet, a value must make sense to one of them.

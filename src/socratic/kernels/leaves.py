@@ -10,6 +10,7 @@ from torch import Tensor
 from socratic.kernels import processor
 from socratic.kernels.choice import FLOAT32, MOST_LEAVES, padded, rows_of_program, takes_kernel
 from socratic.kernels.gradients import differentiable_product
+from socratic.kernels.many_powers import many_powers, rows_of_thread
 from socratic.kernels.processor import Statistics, takes_processor_kernel
 
 
@@ -65,11 +66,14 @@ def power_product(natural: Tensor, values: Tensor, centre: Tensor, picked: Tenso
     """
     if processor.computes(natural):
         return differentiable_product(natural, Statistics(values, picked, centre, limit))
+    natural, n_picked = natural.contiguous(), picked.shape[1]
+    tables = values.contiguous(), centre.contiguous(), picked.contiguous()
+    rows = rows_of_thread(natural, values, n_picked)
+    if rows is not None:
+        return many_powers(natural, *tables, limit, rows)
     from socratic.kernels.value_programs import power_product_kernel
 
-    natural, n_picked = natural.contiguous(), picked.shape[1]
     n_statistics = natural.shape[2] // n_picked
-    tables = values.contiguous(), centre.contiguous(), picked.contiguous()
     return _product(power_product_kernel, natural, tables, (n_picked, limit), n_statistics, _POWERS)
 
 
