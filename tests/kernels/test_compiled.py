@@ -117,8 +117,8 @@ def test_without_a_compiler_there_are_none() -> None:
 @pytest.mark.skipif(not list(compiled.folders_of_compiler()), reason="needs NVIDIA's compiler")
 def test_they_compile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    for kinds in ((2, 2), (1, 1), (0, 0)):
-        size = small_covariance._Size(20, 20, 17, *kinds)
+    for certain in (False, True):
+        size = small_covariance._Size(20, 20, 17, certain)
         assert compiled._compile("pair_covariance", (9, 0), dict(size.named())).startswith(b"\x7fELF")
     sizes = {"N_NODES": 20, "N_STATISTICS": 3, "ROWS": 4, "DEPTH": 32}
     assert compiled._compile("power_product", (8, 0), sizes).startswith(b"\x7fELF")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -113,6 +114,13 @@ def test_covariances_on_a_gpu(case: cases.Covariance, in_cuda: bool) -> None:
 def test_small_layers_are_left_to_the_kernel_in_cuda() -> None:
     weights, values, matrices = (torch.rand(2, *shape, device="cuda") for shape in ((20, 400), (20, 5), (5, 20, 20)))
     assert takes_small_covariance(weights, values, values, matrices, matrices)
+
+
+@on_gpu
+@with_triton
+def test_a_thread_that_has_not_used_the_gpu_can_start_a_kernel() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(cases.check_covariance, cases.LARGE_COVARIANCES[0], "cuda").result()
 
 
 @on_gpu

@@ -36,6 +36,7 @@ class CompiledKernel:
 
     def __call__(self, grid: tuple[int, int, int], n_threads: int, shared_bytes: int, *arguments: Any) -> None:
         """Start the kernel on the current device and stream; arguments are of types of ctypes."""
+        _take_context(torch.cuda.current_device())
         places = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         stream = c_void_p(torch.cuda.current_stream().cuda_stream)
         _check(_driver().cuLaunchKernel(self._function, *grid, n_threads, 1, 1, shared_bytes, stream, places, None))
@@ -46,12 +47,21 @@ def compiled_kernel(name: str, device: int, shared_bytes: int, sizes: tuple[tupl
     """The kernel of the file ``name``, for layers of these sizes and blocks that share so much memory."""
     with torch.cuda.device(device):
         binary = _compile(name, torch.cuda.get_device_capability(device), dict(sizes))
-        torch.cuda.current_stream().synchronize()  # the driver has a context from now on
+        _take_context(device)
         module, function = c_void_p(), c_void_p()
         _check(_driver().cuModuleLoadData(byref(module), binary))
         _check(_driver().cuModuleGetFunction(byref(function), module, name.encode()))
         _check(_driver().cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shared_bytes))
     return CompiledKernel(function)
+
+
+def _take_context(device: int) -> None:
+    """Let the driver know in this thread what torch works in."""
+    context = c_void_p()
+    _check(_driver().cuCtxGetCurrent(byref(context)))
+    if not context:
+        _check(_driver().cuDevicePrimaryCtxRetain(byref(context), c_int(device)))
+        _check(_driver().cuCtxSetCurrent(context))
 
 
 def takes_compiled(device: torch.device, shared_numbers: int) -> bool:
@@ -95,12 +105,7 @@ def folders_of_compiler() -> Iterator[Path]:
 def _compile(name: str, capability: tuple[int, int], sizes: Mapping[str, int]) -> bytes:
     """The binary of a file."""
     compiler = _compiler()
-    options = [
-        f"--gpu-architecture=sm_{capability[0]}{capability[1]}",
-        "--std=c++17",
-        "-default-device",
-        f"-I{SOURCES}",
-    ]
+    options = [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", "--std=c++17", "-default-device"]
     options += [f"-D{size}={value}" for size, value in sizes.items()]
     source = (SOURCES / f"{name}.cu").read_bytes()
     program = c_void_p()

@@ -22,8 +22,6 @@ _ENOUGH_BLOCKS = 1024
 _PART = 4
 """``PART`` of ``pair_covariance.cu``."""
 _WARP = 32
-_MATRIX = 2
-"""The kind of a side that has covariances; one that has variances alone is 1, one that has neither 0."""
 
 
 class _Values(Structure):
@@ -37,29 +35,13 @@ class _Values(Structure):
         return cls(None, 0, 0) if values is None else cls(values.data_ptr(), *values.stride()[:2])
 
 
-class _Covariances(Structure):
-    """``Covariances`` of ``pair_covariance.cu``: (F, N, nodes, nodes), or variances (F, nodes, N)."""
-
-    _fields_ = (("start", c_void_p), *((name, c_longlong) for name in ("fold", "row", "entry")))
-
-    @classmethod
-    def of(cls, covariance: Tensor | None) -> _Covariances:
-        """Where any form of covariance lies."""
-        if covariance is None:
-            return cls(None, 0, 0, 0)
-        fold, second = covariance.stride()[:2]
-        row_and_entry = (second, 1) if covariance.ndim == 4 else (1, second)
-        return cls(covariance.data_ptr(), fold, *row_and_entry)
-
-
 class _Size(NamedTuple):
     """What the kernel is compiled for; see ``pair_covariance.cu``."""
 
     n_sums: int
     n_left: int
     n_right: int
-    left_kind: int
-    right_kind: int
+    certain: bool
 
     @property
     def n_threads(self) -> int:
@@ -72,29 +54,26 @@ class _Size(NamedTuple):
         sums, left, right = (_padded(n) for n in self[:3])
         width = max(self.n_left, sums) * sums
         step = width if width // _PART % 2 else width + _PART
-        of_left, of_right = (n if kind == _MATRIX else 1 for n, kind in zip(self[1:3], self[3:], strict=True))
-        known = _padded(self.n_sums * (self.n_sums + 1) // 2)
-        stage = (of_left + 1) * left + (of_right + 1) * right + 2 * sums + known
-        return 2 * stage + (0 if self.certain else sums * self.n_left * right + (self.n_right + 1) * step)
-
-    @property
-    def certain(self) -> bool:
-        """Whether neither side has any variance: all there is to do is to divide by the sums."""
-        return self.left_kind == self.right_kind == 0
+        of_row = left + right + 2 * sums + _padded(self.n_sums * (self.n_sums + 1) // 2)
+        if self.certain:
+            return 2 * of_row
+        of_row += self.n_left * left + self.n_right * right
+        return 2 * of_row + sums * self.n_left * right + (self.n_right + 1) * step
 
     def named(self) -> tuple[tuple[str, int], ...]:
         """The sizes as the file calls them."""
-        return (*((name.upper(), size) for name, size in self._asdict().items()), ("ROOM", self.room))
+        return (*((name.upper(), int(size)) for name, size in self._asdict().items()), ("ROOM", self.room))
 
 
 def takes_small_covariance(weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None) -> bool:
     """Whether the kernel takes a layer: arguments are those of :func:`small_covariance`.
 
-    Where a side has variances alone, tiles are faster.
+    Either both sides have covariances or neither has any variance. Where there are variances alone, tiles are faster.
     """
-    size = _size(weights, a, b, left, right)
-    matrices = size.left_kind == size.right_kind == _MATRIX and padding(*size[:3]) > _MOST_PADDING
-    small = max(size[:3]) <= _MOST_NODES and (matrices or size.certain)
+    certain = left is None and right is None
+    correlated = left is not None and right is not None and left.ndim == right.ndim == 4
+    size = _Size(weights.shape[1], a.shape[1], b.shape[1], certain)
+    small = max(size[:3]) <= _MOST_NODES and (certain or (correlated and padding(*size[:3]) > _MOST_PADDING))
     return small and takes_compiled(weights.device, size.room)
 
 
@@ -121,10 +100,10 @@ def small_covariance(
         What is added to the variances.
     """
     weights, out = weights.contiguous(), weights.new_empty(len(weights), a.shape[2], *2 * (weights.shape[1],))
-    size, n_rows = _size(weights, a, b, left, right), a.shape[2]
+    size, n_rows = _Size(weights.shape[1], a.shape[1], b.shape[1], left is None), a.shape[2]
     a, b, sums = (rows_in_a_row(values) for values in (a, b, sums))
     own = None if own is None else rows_in_a_row(own)
-    left, right = (x if x is None else x.contiguous() if x.ndim == 4 else rows_in_a_row(x) for x in (left, right))
+    left, right = (None if covariance is None else covariance.contiguous() for covariance in (left, right))
     rows_of_block = max(1, min(_MOST_ROWS, n_rows * len(weights) // _ENOUGH_BLOCKS))
     shared_bytes = size.room * NUMBER_BYTES
     with torch.cuda.device_of(weights):
@@ -134,10 +113,9 @@ def small_covariance(
             shared_bytes,
             c_void_p(weights.data_ptr()),
             *(_Values.of(part) for part in (a, b)),
-            *(_Covariances.of(part) for part in (left, right)),
+            *(_place(part) for part in (left, right)),
             *(_Values.of(part) for part in (sums, own)),
-            c_void_p(None if known is None else known.data_ptr()),
-            c_void_p(out.data_ptr()),
+            *(_place(part) for part in (known, out)),
             c_int(n_rows),
             c_int(rows_of_block),
             c_float(limit),
@@ -145,9 +123,8 @@ def small_covariance(
     return out
 
 
-def _size(weights: Tensor, a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None) -> _Size:
-    kinds = (0 if covariance is None else covariance.ndim - 2 for covariance in (left, right))
-    return _Size(weights.shape[1], a.shape[1], b.shape[1], *kinds)
+def _place(values: Tensor | None) -> c_void_p:
+    return c_void_p(None if values is None else values.data_ptr())
 
 
 def _padded(number: int, part: int = _PART) -> int:

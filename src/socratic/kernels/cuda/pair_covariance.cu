@@ -13,8 +13,8 @@
 // each right node adds is summed up at the end. Products stay in registers and in the memory that a block shares, where
 // what is known of the next row arrives while one is computed.
 //
-// The size of a layer is given when this is compiled: N_SUMS, N_LEFT and N_RIGHT nodes, LEFT_KIND and RIGHT_KIND, which
-// say whether a side has covariances (2), variances alone (1) or neither (0), and ROOM, the numbers that a block shares.
+// The size of a layer is given when this is compiled: N_SUMS, N_LEFT and N_RIGHT nodes, CERTAIN, which says that no node
+// has any variance (1), so that all there is to do is to divide by the sums, and ROOM, the numbers that a block shares.
 
 constexpr int PART = 4;  // sums of a thread, and numbers that are read at once
 
@@ -28,8 +28,7 @@ constexpr int WIDTH = larger(N_LEFT, SUMS) * SUMS;
 constexpr int STEP = WIDTH + (WIDTH / PART % 2 ? 0 : PART);  // odd in parts: right nodes lie in different banks
 constexpr int KNOWN = N_SUMS * (N_SUMS + 1) / 2;
 
-constexpr bool LEFT_MATRIX = LEFT_KIND == 2, RIGHT_MATRIX = RIGHT_KIND == 2, CERTAIN = LEFT_KIND + RIGHT_KIND == 0;
-constexpr int OF_LEFT = LEFT * (LEFT_MATRIX ? N_LEFT : 1), OF_RIGHT = RIGHT * (RIGHT_MATRIX ? N_RIGHT : 1);
+constexpr int OF_LEFT = CERTAIN ? 0 : N_LEFT * LEFT, OF_RIGHT = CERTAIN ? 0 : N_RIGHT * RIGHT;
 constexpr int WEIGHTS = CERTAIN ? 0 : SUMS * N_LEFT * RIGHT, PASSED = CERTAIN ? 0 : (N_RIGHT + 1) * STEP;
 constexpr int STAGE = OF_LEFT + LEFT + OF_RIGHT + RIGHT + 2 * SUMS + padded(KNOWN);
 static_assert(ROOM == WEIGHTS + PASSED + 2 * STAGE, "as it is asked for");
@@ -37,11 +36,6 @@ static_assert(ROOM == WEIGHTS + PASSED + 2 * STAGE, "as it is asked for");
 struct Values {  // (F, nodes, N)
     const float *start;
     long long fold, node;  // steps; those of rows are 1
-};
-
-struct Covariances {  // (F, N, nodes, nodes), or variances (F, nodes, N)
-    const float *start;
-    long long fold, row, entry;  // steps
 };
 
 // Begin to copy numbers; what was begun has arrived after finish_copies().
@@ -90,22 +84,18 @@ template <int N> __device__ void begin_values(float *to, const Values &values, l
         begin_copy<1>(to + node, values.start + fold * values.fold + node * values.node + row);
 }
 
-// Relative variances, or covariances in lines of padded(N) numbers.
-template <int N, int KIND> __device__ void begin_side(float *to, const Covariances &side, long long fold, int row)
+// Relative covariances (F, N, nodes, nodes), in lines of padded(N) numbers.
+template <int N> __device__ void begin_matrix(float *to, const float *from, long long place)
 {
-    const float *from = side.start + fold * side.fold + row * side.row;
-    if (KIND == 1)
+    from += place * (N * N);
+    if (N % PART == 0)
 #pragma unroll 1
-        for (int node = threadIdx.x; node < N; node += THREADS)
-            begin_copy<1>(to + node, from + node * side.entry);
-    else if (KIND == 2 && N % PART == 0)
+        for (int entry = PART * threadIdx.x; entry < N * N; entry += PART * THREADS)
+            begin_copy<PART>(to + entry, from + entry);
+    else
 #pragma unroll 1
-        for (int place = PART * threadIdx.x; place < N * N; place += PART * THREADS)
-            begin_copy<PART>(to + place, from + place);
-    else if (KIND == 2)
-#pragma unroll 1
-        for (int place = threadIdx.x; place < N * N; place += THREADS)
-            begin_copy<1>(to + place / N * padded(N) + place % N, from + place);
+        for (int entry = threadIdx.x; entry < N * N; entry += THREADS)
+            begin_copy<1>(to + entry / N * padded(N) + entry % N, from + entry);
 }
 
 // What is known of a row.
@@ -121,7 +111,9 @@ struct Stage {
 
 extern "C" __global__ void __launch_bounds__(THREADS) pair_covariance(
     const float *weights,  // (F, S, A, B)
-    const Values a, const Values b, const Covariances left, const Covariances right, const Values sums,
+    const Values a, const Values b,
+    const float *left, const float *right,  // (F, N, A, A), (F, N, B, B)
+    const Values sums,
     const Values own,    // is added to the variances; its start may be null
     const float *known,  // (F, N, S (S + 1) / 2), of s <= t, is added before it is divided by the sums; or null
     float *out,          // (F, N, S, S)
@@ -137,10 +129,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) pair_covariance(
     const int first = blockIdx.x * rows_of_block, last = min(first + rows_of_block, n_rows);
     const auto begin = [&](int row) {
         const Stage next(stages + (row - first) % 2 * STAGE);
-        begin_side<N_LEFT, LEFT_KIND>(next.left, left, fold, row);
-        begin_side<N_RIGHT, RIGHT_KIND>(next.right, right, fold, row);
-        begin_values<N_LEFT>(next.a, a, fold, row);
-        begin_values<N_RIGHT>(next.b, b, fold, row);
+        if (!CERTAIN) {
+            begin_matrix<N_LEFT>(next.left, left, fold * n_rows + row);
+            begin_matrix<N_RIGHT>(next.right, right, fold * n_rows + row);
+            begin_values<N_LEFT>(next.a, a, fold, row);
+            begin_values<N_RIGHT>(next.b, b, fold, row);
+        }
         begin_values<N_SUMS>(next.sums, sums, fold, row);
         if (own.start)
             begin_values<N_SUMS>(next.own, own, fold, row);
@@ -184,30 +178,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) pair_covariance(
             }
             float *to = passed + l * SUMS + t;
             put(to + N_RIGHT * STEP, make_float4(marginal[0], marginal[1], marginal[2], marginal[3]));
-            if (RIGHT_MATRIX) {
 #pragma unroll 2
-                for (int node = 0; node < N_RIGHT; node++) {
-                    float total[PART] = {};
+            for (int node = 0; node < N_RIGHT; node++) {
+                float total[PART] = {};
 #pragma unroll
-                    for (int r = 0; r < RIGHT; r += PART) {
-                        const float4 line = four(now.right + node * RIGHT + r);
+                for (int r = 0; r < RIGHT; r += PART) {
+                    const float4 line = four(now.right + node * RIGHT + r);
 #pragma unroll
-                        for (int j = 0; j < PART; j++)
-                            add_product(total[j], own_weights[j] + r, line);
-                    }
-                    const float value = now.b[node];
-                    put(to + node * STEP,
-                        make_float4(total[0] * value, total[1] * value, total[2] * value, total[3] * value));
+                    for (int j = 0; j < PART; j++)
+                        add_product(total[j], own_weights[j] + r, line);
                 }
-            } else {
-#pragma unroll
-                for (int r = 0; r < N_RIGHT; r++) {
-                    const float scale = now.right[r] * now.b[r];
-                    put(to + r * STEP,
-                        make_float4(
-                            own_weights[0][r] * scale, own_weights[1][r] * scale, own_weights[2][r] * scale,
-                            own_weights[3][r] * scale));
-                }
+                const float value = now.b[node];
+                put(to + node * STEP,
+                    make_float4(total[0] * value, total[1] * value, total[2] * value, total[3] * value));
             }
         }
         __syncthreads();
@@ -224,45 +207,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) pair_covariance(
 #pragma unroll
                 for (int j = 0; j < PART; j++)
                     marginal[j] += own_weights[j][l] = from[j * sum_step + l * node_step] * now.a[l];
-            const auto add = [&](int l, float (&value)[PART]) {
+#pragma unroll
+            for (int j = 0; j < PART; j++)
+                marginal[j] = one_more ? 0.0f : marginal[j];
+#pragma unroll 2
+            for (int l = 0; l < N_LEFT; l++) {
+                float value[PART];
+#pragma unroll
+                for (int j = 0; j < PART; j++)
+                    value[j] = marginal[j];
+#pragma unroll
+                for (int k = 0; k < LEFT; k += PART) {
+                    const float4 line = four(now.left + l * LEFT + k);
+#pragma unroll
+                    for (int j = 0; j < PART; j++)
+                        add_product(value[j], own_weights[j] + k, line);
+                }
 #pragma unroll
                 for (int t = 0; t < SUMS; t += PART) {
                     const float4 other = four(passed + r * STEP + l * SUMS + t);
 #pragma unroll
                     for (int j = 0; j < PART; j++)
-                        add_four(found[j] + t, value[j], other);
-                }
-            };
-#pragma unroll
-            for (int j = 0; j < PART; j++)
-                marginal[j] = one_more ? 0.0f : marginal[j];
-            if (LEFT_MATRIX) {
-#pragma unroll 1
-                for (int l = 0; l < N_LEFT; l++) {
-                    float value[PART];
-#pragma unroll
-                    for (int j = 0; j < PART; j++)
-                        value[j] = marginal[j];
-#pragma unroll
-                    for (int k = 0; k < LEFT; k += PART) {
-                        const float4 line = four(now.left + l * LEFT + k);
-#pragma unroll
-                        for (int j = 0; j < PART; j++)
-                            add_product(value[j], own_weights[j] + k, line);
-                    }
-#pragma unroll
-                    for (int j = 0; j < PART; j++)
-                        value[j] *= now.a[l];
-                    add(l, value);
-                }
-            } else {
-#pragma unroll
-                for (int l = 0; l < N_LEFT; l++) {
-                    float value[PART];
-#pragma unroll
-                    for (int j = 0; j < PART; j++)
-                        value[j] = (marginal[j] + own_weights[j][l] * now.left[l]) * now.a[l];
-                    add(l, value);
+                        add_four(found[j] + t, value[j] * now.a[l], other);
                 }
             }
         }
