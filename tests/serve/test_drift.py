@@ -158,9 +158,9 @@ def test_it_can_be_switched_off(forest: ServedTable) -> None:
 
 def test_the_window(forest: ServedTable) -> None:
     with running([forest], drift_window=10) as site:
-        site.predict(rows=fruit(25, seed=1))
+        assert site.predict(rows=fruit(25, seed=1)).status == 200
         found = compared(site)
-    assert (found["n_compared"], found["n_recent"], found["window"]) == (25, 10, 10)
+    assert (found["n_rows"], found["n_compared"], found["n_recent"], found["window"]) == (25, 25, 10, 10)
 
 
 def test_client_and_documents(fruits: Site) -> None:
