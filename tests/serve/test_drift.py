@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from socratic import DriftMonitor
-from socratic.serve import Client
+from socratic.serve import Client, watching
 from socratic.serve.model import Options, ServedModel, ServedTable, served
 from socratic.serve.watching import _MOST_MARKS, _MOST_WAITING, Watch, Watches, _Times
 from socratic.uncertainty.answers import Judgement
@@ -197,6 +197,20 @@ def test_memory_is_bounded() -> None:
         times.add(row, float(row))
     assert len(times._rows) <= _MOST_MARKS
     assert abs(pd.Timestamp(times.at(5 * _MOST_MARKS)).timestamp() - 5 * _MOST_MARKS) <= times._apart
+
+
+def test_numbers_are_of_one_moment(forest: ServedTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    watches = Watches([forest], 100)
+    watches.taker(forest, Options())(*judged(range(3)))
+
+    def compare_meanwhile(when: float) -> str:
+        watches.do_some()
+        return str(when)
+
+    monkeypatch.setattr(watching, "_utc", compare_meanwhile)
+    before, after = watches.state("fruit"), watches.state("fruit")
+    assert (before.n_rows, before.n_compared, before.n_waiting) == (3, 0, 3)
+    assert (after.n_rows, after.n_compared, after.n_waiting) == (3, 3, 0)
 
 
 def test_what_cannot_be_compared_is_counted(forest: ServedTable) -> None:

@@ -212,7 +212,9 @@ class Watch:
 
     def state(self) -> Drift:
         """What is known by now."""
-        report, settings, model = self._report, self._monitor.settings, self._monitor.model
+        # Another thread may compare rows meanwhile: all numbers are of one moment.
+        n_passed_over, report, n_rows = self._n_passed_over, self._report, self._n_taken
+        settings, model = self._monitor.settings, self._monitor.model
         n_recent = int(report.p_values.sum())
         levels = np.arange(1, model.n_calibration_ + 2) / (model.n_calibration_ + 1)
         expected = np.histogram(levels, N_BINS, (0.0, 1.0))[0] * (n_recent / len(levels))
@@ -223,10 +225,10 @@ class Watch:
         return Drift(
             model=self._name,
             started=_utc(self._started),
-            n_rows=self._n_taken,
+            n_rows=n_rows,
             n_compared=report.n_rows,
-            n_waiting=self.n_waiting,
-            n_passed_over=self._n_passed_over,
+            n_waiting=n_rows - report.n_rows - n_passed_over,
+            n_passed_over=n_passed_over,
             n_skipped=self._n_skipped,
             refused_share=report.refused_share,
             window=settings["window"],
