@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 from unittest.mock import patch
 
@@ -93,30 +92,37 @@ def test_they_are_taken_where_tiles_would_be_full_of_zeros() -> None:
 
 def test_they_are_not_taken_where_there_is_no_gpu_or_too_little_memory_to_share() -> None:
     assert not compiled.takes_compiled(torch.device("cpu"), 1)
-    gpu = torch.device("cuda")
 
     class Properties:
         shared_memory_per_block_optin = 400
 
     with (
-        patch.object(compiled, "_can_compile", return_value=True),
+        patch.object(compiled, "_can_compile_for", lambda *capability: capability == (9, 0)),
         patch.object(torch.cuda, "get_device_properties", return_value=Properties),
+        patch.object(torch.cuda, "get_device_capability", return_value=(9, 0)) as capability,
     ):
+        gpu = torch.device("cuda")
         assert [compiled.takes_compiled(gpu, numbers) for numbers in (100, 101)] == [True, False]
+        capability.return_value = (9, 9)
+        assert not compiled.takes_compiled(gpu, 100)
 
 
 def test_without_a_compiler_there_are_none() -> None:
-    with (
-        patch.object(ctypes, "CDLL", side_effect=OSError),
-        patch.object(compiled, "_driver", compiled._driver.__wrapped__),
-    ):
-        assert not compiled._can_compile.__wrapped__()
+    with patch.object(compiled, "_driver", side_effect=OSError):
+        assert not compiled._can_compile_for.__wrapped__(9, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not list(compiled.folders_of_compiler()), reason="needs NVIDIA's compiler")
 def test_they_compile_for_a_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(compiled, "_driver", lambda: None)
+    assert [compiled._can_compile_for.__wrapped__(*kind) for kind in ((7, 5), (9, 0), (3, 5), (99, 0))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     for certain in (False, True):
         size = small_covariance._Size(20, 20, 17, certain)
         assert compiled._compile("pair_covariance", (9, 0), dict(size.named())).startswith(b"\x7fELF")

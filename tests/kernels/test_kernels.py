@@ -104,7 +104,7 @@ def test_weights_and_values_on_a_gpu(check: Callable[[str], None]) -> None:
 @pytest.mark.parametrize("case", [*cases.COVARIANCES, *cases.LARGE_COVARIANCES])
 @pytest.mark.parametrize("in_cuda", [True, False])
 def test_covariances_on_a_gpu(case: cases.Covariance, in_cuda: bool) -> None:
-    with patch.object(compiled, "_can_compile", return_value=in_cuda):
+    with patch.object(compiled, "_can_compile_for", return_value=in_cuda):
         cases.check_covariance(case, "cuda")
 
 

@@ -66,20 +66,24 @@ def _take_context(device: int) -> None:
 
 def takes_compiled(device: torch.device, shared_numbers: int) -> bool:
     """Whether a kernel can be compiled for a device whose blocks share so many numbers in float32."""
-    if device.type != "cuda" or not _can_compile():
+    if device.type != "cuda" or not _can_compile_for(*torch.cuda.get_device_capability(device)):
         return False
     most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
     return NUMBER_BYTES * shared_numbers <= most
 
 
 @cache
-def _can_compile() -> bool:
-    """Whether the compiler and the driver are there."""
+def _can_compile_for(major: int, minor: int) -> bool:
+    """Whether the driver is there, and a compiler that knows a GPU of this kind."""
     try:
         _driver(), _compiler()
     except OSError:
         return False
-    return True
+    number = c_int()
+    _check(_compiler().nvrtcGetNumSupportedArchs(byref(number)))
+    known = (c_int * number.value)()
+    _check(_compiler().nvrtcGetSupportedArchs(known))
+    return 10 * major + minor in known
 
 
 @cache
