@@ -14,10 +14,10 @@ import torch
 from benchmarks.peers.floors import operations
 from benchmarks.peers.measure import Library, NoAnswerError, difference, measure_pair
 from benchmarks.peers.models import BUILDERS, PEERS
-from benchmarks.peers.page import read_all, text
-from benchmarks.peers.points import PAPER_SIZES, TASKS, Point, all_points
+from benchmarks.peers.page import growth_table, read_all, section, text
+from benchmarks.peers.points import PAPER_SIZES, TASKS, Point, all_points, along
 from benchmarks.peers.queries import Ready
-from benchmarks.peers.results import Result, exponent
+from benchmarks.peers.results import Result, Results, exponent
 from benchmarks.peers.worker import Worker
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +97,25 @@ def test_growth_is_fitted_to_the_largest_values() -> None:
     assert found is not None
     assert math.isclose(found, 2.0)
     assert exponent(times[:2]) is None
+
+
+def test_results_of_an_earlier_run_are_marked_and_no_part_of_growth() -> None:
+    def measured(point: Point, run: float) -> Result:
+        known = {"seconds": 0.5, "wall": 0.5, "memory": 1.0, "parameters": 1.0, "difference": 0.0, "run": run}
+        of_peer = {"peer_seconds": 1.0, "peer_wall": 1.0, "peer_memory": 1.0, "piece": 1.0, "peer_piece": 1.0}
+        return Result("forward", "SPFlow", point, {**known, **of_peer, "peer_parameters": 1.0})
+
+    ceilings = {"flops": 1.0, "bytes": 1.0}
+    runs = dict.fromkeys(all_points(), 2.0)
+    latest = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in runs.items()))
+    runs[along("depth")[0]] = 1.0
+    mixed = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in runs.items()))
+    assert "of an earlier run" not in section(latest)
+    assert "| depth 2 |" in section(latest)
+    assert "- Points marked \\*, 1 of them," in section(mixed)
+    assert "| depth 2 \\* |" in section(mixed)
+    growth = [{row.split(" | ")[1] for row in growth_table(results)[2:] if row} for results in (latest, mixed)]
+    assert growth == [{"sums", "depth", "repetitions", "batch"}, {"sums", "repetitions", "batch"}]
 
 
 def test_operations_of_a_small_circuit_counted_by_hand() -> None:

@@ -16,7 +16,7 @@ from benchmarks.peers.models import PEERS
 from benchmarks.peers.page import write
 from benchmarks.peers.points import PAPER_SIZES, TASKS, all_points
 from benchmarks.peers.queries import QUERIES
-from benchmarks.records import Names, Records
+from benchmarks.records import Measures, Names, Records
 from benchmarks.timing import machine
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -29,7 +29,7 @@ class Run:
 
     def __init__(self, records: Records, *, again: bool) -> None:
         self.records, self.again = records, again
-        self.start = time.perf_counter()
+        self.start, self.began = time.perf_counter(), float(round(time.time()))
 
     def needs(self, what: str, *keys: Names) -> bool:
         """Whether anything of this has to be measured; says so if it has."""
@@ -38,21 +38,25 @@ class Run:
         print(f"{time.perf_counter() - self.start:6.0f} s  {what}", flush=True)
         return True
 
+    def keep(self, names: Names, measures: Measures) -> None:
+        """Keep what was measured, and in which run."""
+        self.records.add(names, {**measures, "run": self.began})
+
     def measure(self, ours: Library, theirs: dict[str, Library], device: str) -> None:
         """Measure the device, this library beside others, and what it computes alone."""
         ceilings = {"what": "ceilings", "machine": machine(device)}
         if self.needs("ceilings", ceilings):
-            self.records.add(ceilings, ours.ask("ceilings"))
+            self.keep(ceilings, ours.ask("ceilings"))
         for point in all_points():
             for peer, library in theirs.items():
                 keys = {task: {"what": task, "peer": peer, **asdict(point)} for task in TASKS}
                 if self.needs(f"{peer}, {point}", *keys.values()):
                     for task, measures in measure_pair(library, ours, point, TASKS).items():
-                        self.records.add(keys[task], measures)
+                        self.keep(keys[task], measures)
         for point in PAPER_SIZES:
             if self.needs(f"own queries, {point}", *({"what": name, **asdict(point)} for name in QUERIES)):
                 for name, measures in measure_queries(ours, point).items():
-                    self.records.add({"what": name, **asdict(point)}, measures)
+                    self.keep({"what": name, **asdict(point)}, measures)
 
 
 def main() -> None:

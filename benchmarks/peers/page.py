@@ -11,6 +11,8 @@ from benchmarks.peers.results import Result, Results, exponent
 from benchmarks.records import table
 
 TITLES = {"cpu": "One CPU thread", "cuda": "A GPU"}
+OLDER = " \\*"
+"""Stands behind points that were not measured in the latest run."""
 INTRODUCTION = """# Benchmarks
 
 How fast this library is beside others that evaluate the same circuits. This page is written by
@@ -127,6 +129,11 @@ def verdict(results: Results) -> list[str]:
                 + (f"; {missing} where {peer} has no result" if missing else "")
                 + (f"; slower at {'; '.join(lost)}." if lost else "; slower at none.")
             )
+    older = {result.point for result in results.compared if results.is_older(result)}
+    if older:
+        lines.append(
+            f"- Points marked{OLDER}, {len(older)} of them, are of an earlier run, of the library as it was then."
+        )
     return [*lines, ""]
 
 
@@ -134,10 +141,11 @@ def peer_table(results: Results, points: dict[str, Point]) -> list[str]:
     """One row for each point, task and peer; points by what they are called."""
     header = ["what", "at", "ms", "clock", "floor", "MB", "beside", "ms", "clock", "MB", "rows", "parameters", "ratio"]
     rows = [
-        [task, name, *_own_cells(results, result), str(result.peer), *_peer_cells(result)]
+        [task, marked, *_own_cells(results, result), str(result.peer), *_peer_cells(result)]
         for name, point in points.items()
         for task in TASKS
         for result in results.of(task, point)
+        for marked in [name + OLDER if results.is_older(result) else name]
     ]
     return table(header, rows)
 
@@ -183,6 +191,8 @@ def growth_table(results: Results) -> list[str]:
             times = results.times(task, axis)
             if len(times.get("socratic", [])) < len(SWEEP[axis]):
                 continue  # still to be measured
+            if len({results.is_older(result) for point in along(axis) for result in results.of(task, point)}) > 1:
+                continue  # what changed between two runs is not growth
             found = [exponent(times.get(library, [])) for library in ("socratic", *results.peers)]
             rows.append([task, label, *("" if value is None else f"{value:.2f}" for value in found)])
     return table(["growth of", "over", "socratic", *results.peers], rows) if rows else []

@@ -67,6 +67,10 @@ class Results:
             results.append(Result(str(names["what"]), peer, point, measures))
         return cls(device, machine, ceilings, tuple(results))
 
+    def is_older(self, result: Result) -> bool:
+        """Whether a result is of an earlier run than the latest."""
+        return _run(result) < max(_run(each) for each in self.results)
+
     def of(self, what: str, point: Point) -> list[Result]:
         """The results of one query at one point, one for each peer."""
         return [result for result in self.results if (result.what, result.point) == (what, point)]
@@ -100,6 +104,10 @@ class Results:
                         (getattr(point, axis), result.measures["peer_seconds"])
                     )
         return {library: times for library, times in found.items() if times}
+
+
+def _run(result: Result) -> float:
+    return result.measures.get("run", 0.0)
 
 
 def exponent(times: list[tuple[int, float]]) -> float | None:

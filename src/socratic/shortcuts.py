@@ -7,6 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from socratic.tracing import is_recording
+
 
 class Shortcuts(NamedTuple):
     """What may be taken."""
@@ -22,6 +27,20 @@ _allowed: ContextVar[Shortcuts] = ContextVar("_allowed", default=_ALL)
 def allowed_shortcuts() -> Shortcuts:
     """What may be taken here and now."""
     return _allowed.get()
+
+
+def may_replay(rows: Tensor) -> bool:
+    """Whether a query of these rows may be recorded, or replayed."""
+    return (
+        not torch.compiler.is_compiling()
+        and rows.is_cuda
+        and type(rows) is Tensor  # not one that a library or torch itself put in its place
+        and len(rows) > 0
+        and allowed_shortcuts().graphs
+        and not torch.is_grad_enabled()
+        and not is_recording(rows)
+        and not torch.is_autocast_enabled("cuda")
+    )
 
 
 @contextmanager

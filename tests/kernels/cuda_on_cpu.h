@@ -5,6 +5,7 @@
 #include <barrier>
 #include <cstddef>
 #include <thread>
+#include <functional>
 #include <vector>
 
 #define __global__
@@ -16,7 +17,7 @@
 using std::max;
 using std::min;
 
-struct float4 {
+struct alignas(16) float4 {
     float x, y, z, w;
 };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -28,6 +29,24 @@ thread_local Place threadIdx, blockIdx;
 static std::barrier<> *wait_for_all;
 extern "C" {
 alignas(16) float4 shared_memory[1 << 14];
+}
+
+// Copies that were begun, to be carried out as late as may be.
+thread_local std::vector<std::function<void()>> copies;
+
+template <int N> void copy_later(float *to, const float *from)
+{
+    struct alignas(4 * N) Numbers {
+        float number[N];
+    };
+    copies.push_back([=] { *reinterpret_cast<Numbers *>(to) = *reinterpret_cast<const Numbers *>(from); });
+}
+
+inline void copy_now()
+{
+    for (const auto &copy : copies)
+        copy();
+    copies.clear();
 }
 
 // Run a kernel for all blocks of a grid.

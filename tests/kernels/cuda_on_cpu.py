@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from socratic.kernels import compiled
@@ -42,14 +42,16 @@ def kernel_on_cpu(name: str, device: int, shared_bytes: int, sizes: tuple[tuple[
     """What :func:`socratic.kernels.compiled.compiled_kernel` gives, for tensors on a CPU."""
     assert device == -1
     assert shared_bytes <= 2**18
-    folder = Path(mkdtemp())
-    (folder / "kernel.cpp").write_text(
-        SOURCE.format(header=HEADER, source=compiled.SOURCES / f"{name}.cu", name=name), encoding="utf-8"
-    )
-    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w", *(f"-D{size}={value}" for size, value in sizes)]
-    command = ["c++", *flags, str(folder / "kernel.cpp"), "-o", str(folder / "kernel.so")]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(folder / "kernel.so"))
+    flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w"]
+    flags += ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]  # which a GPU does not forgive
+    flags += [f"-D{size}={value}" for size, value in sizes]
+    with TemporaryDirectory() as name_of_folder:
+        folder = Path(name_of_folder)
+        source = SOURCE.format(header=HEADER, source=compiled.SOURCES / f"{name}.cu", name=name)
+        (folder / "kernel.cpp").write_text(source, encoding="utf-8")
+        command = ["c++", *flags, str(folder / "kernel.cpp"), "-o", str(folder / "kernel.so")]
+        subprocess.run(command, check=True)
+        library = ctypes.CDLL(str(folder / "kernel.so"))
 
     def launch(grid: tuple[int, int, int], n_threads: int, shared: int, *arguments: Any) -> None:
         assert shared == shared_bytes

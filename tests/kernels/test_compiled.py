@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -48,6 +49,40 @@ def test_covariances(case: Covariance, n_blocks: int) -> None:
 
 
 @needs_compiler
+def test_covariances_of_views_are_cut_off_at_the_limit() -> None:
+    values, of_folds = torch.rand(4, 24, 9), torch.rand(4, 2, 9, 13, 13)
+    weights, a, b, sums, own = (
+        torch.rand(2, 6, 35),
+        values[1:3, :14:2],
+        values[1:3, 14:19],
+        values[:2, :6],
+        values[:2, 6:12],
+    )
+    left, right = of_folds[1:3, 0, :, :7, 2:9], of_folds[:2, 1, :, 1:6, :5].mT
+    views = (weights, a, b, left, right, sums)
+    evaluate: Any = small_covariance.small_covariance
+    with patch.object(small_covariance, "compiled_kernel", kernel_on_cpu):
+        expected = evaluate(*(part.clone() for part in views), None, own.clone(), 1e30)
+        limit = float(expected.diagonal(dim1=-2, dim2=-1).median())
+        found = evaluate(*views, None, own, limit)
+        left[1, 2, 3, 4] = torch.nan
+        broken = evaluate(*views, None, own, limit)
+    cut = expected > limit
+    assert 0 < int(cut.diagonal(dim1=-2, dim2=-1).sum()) < int(cut.sum()) < cut.numel()
+    torch.testing.assert_close(found, expected.clamp_max(limit), rtol=0.0, atol=0.0)
+    assert broken.isnan().flatten(2).any(2).nonzero().tolist() == [[1, 2]]
+
+
+def test_matrices_begin_where_four_numbers_can_be_read_at_once() -> None:
+    flat = torch.rand(1 + 2 * 4 * 4)
+    matrices = flat[1:].view(1, 2, 4, 4)
+    aligned = small_covariance._aligned(matrices)
+    assert aligned.data_ptr() % 16 == 0
+    assert torch.equal(aligned, matrices)
+    assert small_covariance._aligned(aligned) is aligned
+
+
+@needs_compiler
 @torch.no_grad()
 @pytest.mark.parametrize("size", [(3, 5, 4, 2, 7, 37), (2, 20, 40, 3, 50, 600)])
 @pytest.mark.parametrize("rows", [4, 2])
@@ -87,6 +122,7 @@ def test_they_are_taken_where_tiles_would_be_full_of_zeros() -> None:
         weights, a, b, left, right = layers[20]
         assert takes_small_covariance(weights, a, b, None, None)
         assert not takes_small_covariance(weights, a, b, None, right)
+        assert not takes_small_covariance(weights, a, b, left, right.double())
         assert not takes_small_covariance(weights, a, b, *(x.diagonal(dim1=-2, dim2=-1).mT for x in (left, right)))
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from socratic.families import ExponentialFamily
+
 if TYPE_CHECKING:
     from socratic.circuit.circuit import Circuit
     from socratic.circuit.graph import Graph
@@ -52,6 +54,15 @@ class CircuitModule(nn.Module):
             if families and not any(family.real for family in families):
                 found.setdefault(families, []).append(column)
         return list(found.items())
+
+    @cached_property
+    def bounds_values(self) -> bool:
+        """Whether leaves take every value as one that is not too far away, so that infinite ones do no harm."""
+        families = {family for of_column in self.column_families for family in of_column}
+        return all(
+            isinstance(family, ExponentialFamily) and family.largest_deviation(self.dtype) is not None
+            for family in families
+        )
 
     @property
     def n_parameters(self) -> int:

@@ -102,7 +102,7 @@ class Circuit(CircuitModule):
 
     @property
     def any_parameter(self) -> Tensor:
-        """The logits of a branch of the roots: to begin a walk through all parameters takes a part of a small query."""
+        """One of the parameters; ``parameters()`` takes a noticeable part of a small query's time to find the first."""
         return self.root_branches()[0].logits
 
     def weights(self, dtype: torch.dtype | None = None) -> Weights:

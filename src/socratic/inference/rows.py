@@ -13,6 +13,7 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.memory import even_chunks, rows_at_a_time
+from socratic.shortcuts import may_replay
 from socratic.tracing import is_recording
 
 Result = TypeVar("Result")
@@ -21,22 +22,21 @@ Result = TypeVar("Result")
 def check_rows(circuit: Circuit | Graph, x: Any) -> Tensor:
     """Return ``x`` as a tensor (N, V) of the circuit's type and device, or raise a ValueError that says why not."""
     given, rows = _convert(circuit, x)
-    if not is_recording(rows):
-        _check_finite(given, rows, _total(rows))
-        _check_domains(circuit, rows)
+    _check(circuit, given, rows)
     return rows
 
 
 def ask(circuit: Circuit | Graph, x: Any, query: Callable[[Tensor], Result]) -> Result:
-    """The result of a query of checked rows; it must not mind numbers that are not finite.
+    """The result of a query of checked rows.
 
-    A GPU is asked for those when it has the result: to wait for one answer takes as long as a query of a few rows.
+    A query that a GPU replays waits for it in the end. To wait for an answer about its rows as well, before it begins,
+    takes as long as a query of a few rows: where infinite values do no harm, this is asked afterwards.
     """
     given, rows = _convert(circuit, x)
-    if not rows.is_cuda or is_recording(rows):
-        return query(check_rows(circuit, given))
+    if not (may_replay(rows) and circuit.bounds_values):
+        _check(circuit, given, rows)
+        return query(rows)
     total = _total(rows)
-    _check_domains(circuit, rows)
     result = query(rows)
     _check_finite(given, rows, total)
     return result
@@ -67,6 +67,12 @@ def _as_tensor(x: Any) -> Tensor:
     if not array.flags.writeable or not array.dtype.isnative or any(stride < 0 for stride in array.strides):
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
     return torch.as_tensor(array)
+
+
+def _check(circuit: Circuit | Graph, given: Tensor, rows: Tensor) -> None:
+    if not is_recording(rows):
+        _check_finite(given, rows, _total(rows))
+        _check_domains(circuit, rows)
 
 
 def _total(rows: Tensor) -> Tensor:

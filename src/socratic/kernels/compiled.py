@@ -75,14 +75,14 @@ def takes_compiled(device: torch.device, shared_numbers: int) -> bool:
 @cache
 def _can_compile_for(major: int, minor: int) -> bool:
     """Whether the driver is there, and a compiler that knows a GPU of this kind."""
-    try:
-        _driver(), _compiler()
-    except OSError:
-        return False
     number = c_int()
-    _check(_compiler().nvrtcGetNumSupportedArchs(byref(number)))
-    known = (c_int * number.value)()
-    _check(_compiler().nvrtcGetSupportedArchs(known))
+    try:
+        _driver()
+        _check(_compiler().nvrtcGetNumSupportedArchs(byref(number)))
+        known = (c_int * number.value)()
+        _check(_compiler().nvrtcGetSupportedArchs(known))
+    except (OSError, AttributeError, RuntimeError):  # there is none, or an old one
+        return False
     return 10 * major + minor in known
 
 

@@ -73,8 +73,9 @@ def takes_small_covariance(weights: Tensor, a: Tensor, b: Tensor, left: Tensor |
     certain = left is None and right is None
     correlated = left is not None and right is not None and left.ndim == right.ndim == 4
     size = _Size(weights.shape[1], a.shape[1], b.shape[1], certain)
+    narrow = all(side is None or side.dtype == torch.float32 for side in (left, right))
     small = max(size[:3]) <= _MOST_NODES and (certain or (correlated and padding(*size[:3]) > _MOST_PADDING))
-    return small and takes_compiled(weights.device, size.room)
+    return small and narrow and takes_compiled(weights.device, size.room)
 
 
 def small_covariance(
@@ -103,7 +104,7 @@ def small_covariance(
     size, n_rows = _Size(weights.shape[1], a.shape[1], b.shape[1], left is None), a.shape[2]
     a, b, sums = (rows_in_a_row(values) for values in (a, b, sums))
     own = None if own is None else rows_in_a_row(own)
-    left, right = (None if covariance is None else covariance.contiguous() for covariance in (left, right))
+    left, right = (None if covariance is None else _aligned(covariance) for covariance in (left, right))
     rows_of_block = max(1, min(_MOST_ROWS, n_rows * len(weights) // _ENOUGH_BLOCKS))
     shared_bytes = size.room * NUMBER_BYTES
     with torch.cuda.device_of(weights):
@@ -121,6 +122,12 @@ def small_covariance(
             c_float(limit),
         )
     return out
+
+
+def _aligned(covariance: Tensor) -> Tensor:
+    """Matrices side by side, so that four numbers can be read at once."""
+    covariance = covariance.contiguous()
+    return covariance.clone() if covariance.data_ptr() % (_PART * NUMBER_BYTES) else covariance
 
 
 def _place(values: Tensor | None) -> c_void_p:

@@ -166,7 +166,8 @@ class Watch:
     @property
     def n_waiting(self) -> int:
         """Rows that are still to be compared."""
-        return self._n_taken - self._report.n_rows - self._n_passed_over
+        n_passed_over, n_compared = self._n_passed_over, self._report.n_rows  # which another thread may change
+        return self._n_taken - n_compared - n_passed_over
 
     def take(self, x: Tensor, judgement: Judgement | None) -> None:
         """Have rows compared later, which the model judged by its own settings."""
@@ -212,7 +213,7 @@ class Watch:
 
     def state(self) -> Drift:
         """What is known by now."""
-        # Another thread may compare rows meanwhile: all numbers are of one moment.
+        # Another thread may compare rows meanwhile: each number is read once, so that the parts add up to the whole.
         n_passed_over, report, n_rows = self._n_passed_over, self._report, self._n_taken
         settings, model = self._monitor.settings, self._monitor.model
         n_recent = int(report.p_values.sum())

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from socratic.circuit.circuit import Circuit
 from socratic.memory import MOST_RECORDINGS, recorded_bytes
-from socratic.shortcuts import allowed_shortcuts
-from socratic.tracing import is_recording, presuming
+from socratic.shortcuts import allowed_shortcuts, may_replay
+from socratic.tracing import presuming
 
 Outputs = tuple[Tensor, ...]
 Compute = Callable[[Tensor], Outputs]
@@ -202,7 +202,7 @@ def replay(circuit: Circuit, query: Hashable, rows: Tensor, compute: Compute) ->
     compute : callable
         Computes everything anew from the parameters of the circuit: nothing may be kept from an earlier call.
     """
-    if torch.compiler.is_compiling() or not _can_replay(rows):
+    if not may_replay(rows):
         return None
     settings = (torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled(), allowed_shortcuts())
     key = (query, rows.shape, rows.dtype, rows.device, settings)
@@ -212,18 +212,6 @@ def replay(circuit: Circuit, query: Hashable, rows: Tensor, compute: Compute) ->
             recordings = Recordings(GraphRecording, most_bytes=recorded_bytes(rows.device))
             _of_circuit[circuit] = recordings
         return recordings.run(key, _places(circuit), rows, compute)
-
-
-def _can_replay(rows: Tensor) -> bool:
-    return (
-        rows.is_cuda
-        and type(rows) is Tensor  # not one that a library or torch itself put in its place
-        and len(rows) > 0
-        and allowed_shortcuts().graphs
-        and not torch.is_grad_enabled()
-        and not is_recording(rows)
-        and not torch.is_autocast_enabled("cuda")
-    )
 
 
 def _places(circuit: Circuit) -> Hashable:

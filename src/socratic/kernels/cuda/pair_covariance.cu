@@ -45,8 +45,7 @@ template <int N> __device__ void begin_copy(float *to, const float *from)
     const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(4 * N));
 #else
-    for (int number = 0; number < N; number++)
-        to[number] = from[number];
+    copy_later<N>(to, from);
 #endif
 }
 
@@ -54,6 +53,8 @@ __device__ void finish_copies()
 {
 #ifdef __CUDACC__
     asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+    copy_now();
 #endif
 }
 
@@ -261,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pair_covariance(
                 total[j] = t + j < N_SUMS ? total[j] / (scale * now.sums[t + j]) : 0.0f;
                 if (own.start && t + j == i)
                     total[j] += now.own[i];
-                total[j] = min(total[j], limit);
+                total[j] = total[j] > limit ? limit : total[j];  // what is not a number stays so
             }
             if (N_SUMS % PART == 0)
                 put(to, make_float4(total[0], total[1], total[2], total[3]));
