@@ -99,18 +99,21 @@ def test_growth_is_fitted_to_the_largest_values() -> None:
     assert exponent(times[:2]) is None
 
 
-def test_results_of_an_earlier_run_are_marked_and_no_part_of_growth() -> None:
-    def measured(point: Point, run: float) -> Result:
-        known = {"seconds": 0.5, "wall": 0.5, "memory": 1.0, "parameters": 1.0, "difference": 0.0, "run": run}
+def test_results_of_an_earlier_version_are_marked_and_no_part_of_growth() -> None:
+    def measured(point: Point, version: float) -> Result:
+        stamp = {"run": version if point == along("depth")[0] else 3.0, "version": version}
+        known = {"seconds": 0.5, "wall": 0.5, "memory": 1.0, "parameters": 1.0, "difference": 0.0, **stamp}
         of_peer = {"peer_seconds": 1.0, "peer_wall": 1.0, "peer_memory": 1.0, "piece": 1.0, "peer_piece": 1.0}
         return Result("forward", "SPFlow", point, {**known, **of_peer, "peer_parameters": 1.0})
 
     ceilings = {"flops": 1.0, "bytes": 1.0}
-    runs = dict.fromkeys(all_points(), 2.0)
-    latest = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in runs.items()))
-    runs[along("depth")[0]] = 1.0
-    mixed = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in runs.items()))
-    assert "of an earlier run" not in section(latest)
+    versions = dict.fromkeys(
+        all_points(), 2.0
+    )  # measured in two runs, of which one went on where the other was stopped
+    latest = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()))
+    versions[along("depth")[0]] = 1.0
+    mixed = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()))
+    assert "Points marked" not in section(latest)
     assert "| depth 2 |" in section(latest)
     assert "- Points marked \\*, 1 of them," in section(mixed)
     assert "| depth 2 \\* |" in section(mixed)

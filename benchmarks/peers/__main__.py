@@ -8,6 +8,7 @@ written from all that was kept.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
 from dataclasses import asdict
 
@@ -29,7 +30,8 @@ class Run:
 
     def __init__(self, records: Records, *, again: bool) -> None:
         self.records, self.again = records, again
-        self.start, self.began = time.perf_counter(), float(round(time.time()))
+        self.start = time.perf_counter()
+        self.stamp = {"run": float(round(time.time())), "version": version()}
 
     def needs(self, what: str, *keys: Names) -> bool:
         """Whether anything of this has to be measured; says so if it has."""
@@ -39,8 +41,8 @@ class Run:
         return True
 
     def keep(self, names: Names, measures: Measures) -> None:
-        """Keep what was measured, and in which run."""
-        self.records.add(names, {**measures, "run": self.began})
+        """Keep what was measured, in which run, and of which version of this library."""
+        self.records.add(names, {**measures, **self.stamp})
 
     def measure(self, ours: Library, theirs: dict[str, Library], device: str) -> None:
         """Measure the device, this library beside others, and what it computes alone."""
@@ -57,6 +59,15 @@ class Run:
             if self.needs(f"own queries, {point}", *({"what": name, **asdict(point)} for name in QUERIES)):
                 for name, measures in measure_queries(ours, point).items():
                     self.keep({"what": name, **asdict(point)}, measures)
+
+
+def version() -> float:
+    """A number for the sources of this library: a run that goes on measures the same as before, or it does not."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src" / "socratic").rglob("*")):
+        if path.suffix in {".py", ".cpp", ".h", ".cu"}:
+            digest.update(path.read_bytes())
+    return float(int(digest.hexdigest()[:12], 16))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from benchmarks.records import table
 
 TITLES = {"cpu": "One CPU thread", "cuda": "A GPU"}
 OLDER = " \\*"
-"""Stands behind points that were not measured in the latest run."""
+"""Stands behind points that were measured with another version of this library than the latest ones."""
 INTRODUCTION = """# Benchmarks
 
 How fast this library is beside others that evaluate the same circuits. This page is written by
@@ -132,7 +132,7 @@ def verdict(results: Results) -> list[str]:
     older = {result.point for result in results.compared if results.is_older(result)}
     if older:
         lines.append(
-            f"- Points marked{OLDER}, {len(older)} of them, are of an earlier run, of the library as it was then."
+            f"- Points marked{OLDER}, {len(older)} of them, were measured with an earlier version of this library."
         )
     return [*lines, ""]
 
@@ -192,7 +192,7 @@ def growth_table(results: Results) -> list[str]:
             if len(times.get("socratic", [])) < len(SWEEP[axis]):
                 continue  # still to be measured
             if len({results.is_older(result) for point in along(axis) for result in results.of(task, point)}) > 1:
-                continue  # what changed between two runs is not growth
+                continue  # what changed between two versions is not growth
             found = [exponent(times.get(library, [])) for library in ("socratic", *results.peers)]
             rows.append([task, label, *("" if value is None else f"{value:.2f}" for value in found)])
     return table(["growth of", "over", "socratic", *results.peers], rows) if rows else []

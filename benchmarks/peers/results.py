@@ -68,8 +68,9 @@ class Results:
         return cls(device, machine, ceilings, tuple(results))
 
     def is_older(self, result: Result) -> bool:
-        """Whether a result is of an earlier run than the latest."""
-        return _run(result) < max(_run(each) for each in self.results)
+        """Whether a result is of another version of this library than the latest one."""
+        latest = max(self.results, key=lambda each: each.measures.get("run", 0.0))
+        return result.measures.get("version") != latest.measures.get("version")
 
     def of(self, what: str, point: Point) -> list[Result]:
         """The results of one query at one point, one for each peer."""
@@ -104,10 +105,6 @@ class Results:
                         (getattr(point, axis), result.measures["peer_seconds"])
                     )
         return {library: times for library, times in found.items() if times}
-
-
-def _run(result: Result) -> float:
-    return result.measures.get("run", 0.0)
 
 
 def exponent(times: list[tuple[int, float]]) -> float | None:
