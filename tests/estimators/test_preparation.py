@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from socratic.estimators.preparation import MIN_HELD_OUT, draws, split_rows
-
-REAL = np.array([True, True])
+from socratic.estimators.preparation import MIN_HELD_OUT, Prepared, prepare, split_rows
+from socratic.tables.raw import raw_table
 
 
-def weights_of(codes: list[list[float]], real: np.ndarray = REAL, labels: list[int] | None = None) -> list[float]:
-    """The weight of each draw, ascending, of rows that weigh 1."""
-    table = np.array(codes)
-    found = draws(table, np.array(labels or [0] * len(table)), np.ones(len(table)), real)
-    return sorted(found.weight.tolist())
+def prepared(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Prepared:
+    return prepare(raw_table(codes), labels, weight, None)
 
 
-MEASURED = [[0.07 * k**2, k % 3] for k in range(30)]
+def test_equal_rows_are_draws_of_their_own() -> None:
+    rows = np.array([[0.07 * k**2, 0.3 * k] for k in range(30)])
+    codes, labels = np.concatenate([rows, rows[4:5], rows[4:5]]), np.array([0] * 31 + [1])
+    found = prepared(codes, labels, np.ones(32))
+    np.testing.assert_array_equal(found.weight, np.ones(32))
+    assert (found.twin == found.twin[found.place == 4]).sum() == 3  # also of another label
 
 
-def test_copies_of_measurements_are_one_draw() -> None:
-    assert weights_of([*MEASURED, MEASURED[4]]) == [1.0] * 29 + [2]
-    assert weights_of([*MEASURED, MEASURED[4]], labels=[0] * 30 + [1]) == [1.0] * 31
-
-
-@pytest.mark.parametrize("factor", [1e-3, 1.0, 100.0])
-def test_whether_rows_are_copies_does_not_depend_on_units(factor: float) -> None:
-    rows = np.array([*MEASURED, MEASURED[4]]) * factor
-    assert weights_of(rows.tolist()) == [1.0] * 29 + [2]
-    assert weights_of((rows[:, 1:] * factor).tolist(), REAL[1:]) == [1.0] * 31
-
-
-@pytest.mark.parametrize(
-    ("codes", "real"),
-    [
-        ([[k, k] for k in range(30)], REAL),  # numbers on a grid that is full may coincide
-        ([[k % 10 / 7, k] for k in range(30)], REAL),  # the measurement repeats in rows that differ
-        (MEASURED, ~REAL),  # codes of categories
-        ([[np.nan, 1], *MEASURED], REAL),  # what was measured is missing
-    ],
-    ids=["grid", "repeated", "categories", "missing"],
-)
-def test_other_equal_rows_are_draws_of_their_own(codes: list[list[float]], real: np.ndarray) -> None:
-    assert weights_of([codes[0], *codes], real) == [1.0] * (len(codes) + 1)
-
-
-def test_weights_of_copies_add_up_whatever_their_order() -> None:
+def test_nothing_depends_on_the_order_of_rows() -> None:
     rng = np.random.default_rng(0)
     codes = rng.normal(size=(20, 2))[rng.integers(0, 20, 60)]
-    labels, weight, order = np.zeros(60), rng.random(60), rng.permutation(60)
-    one, other = draws(codes, labels, weight, REAL), draws(codes[order], labels, weight[order], REAL)
-    np.testing.assert_array_equal(codes[one.kept], codes[order][other.kept])
-    np.testing.assert_allclose(one.weight, other.weight)
-    assert one.weight.sum() == pytest.approx(weight.sum())
+    labels, weight, order = rng.integers(0, 2, 60), rng.random(60), rng.permutation(60)
+    one, other = prepared(codes, labels, weight), prepared(codes[order], labels[order], weight[order])
+    for name in ("codes", "labels", "weight", "twin"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_row_alone_in_its_class_is_drawn_as_often_as_others_and_trained_on() -> None:
+    labels = np.concatenate([np.zeros(900, dtype=int), np.arange(1, 101)])
+    drawn = []
+    for seed in range(200):
+        split = split_rows(labels, np.random.default_rng(seed), validation=0.0, calibration=0.2, reference=0.25)
+        assert np.isin(np.flatnonzero(labels > 0), split.train).all()
+        drawn.append(len(split.alone))
+    error = np.std(drawn) / np.sqrt(len(drawn))
+    assert abs(np.mean(drawn) - 0.75 * 0.2 * 100) < 4 * error
 
 
 def test_every_class_keeps_rows_to_train_on() -> None:

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from socratic.export.familiarity import TorchConformal, TorchSurprise, n_below, wide
+from socratic.export.familiarity import on_grid as to_grid
 from socratic.export.tables import Cells
 from socratic.inference.points import covariance_root
 from socratic.numerics import digamma, log_gamma
 from socratic.tables.columns import fit_table
 from socratic.tables.raw import raw_table
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, on_grid
 from socratic.uncertainty.surprise import Surprise
 from tests.export.tables import mixed, strange
 
@@ -35,9 +36,15 @@ def test_surprises(reference: list[float]) -> None:
 def test_p_values_of_folds_and_weights() -> None:
     rng = np.random.default_rng(0)
     conformal = Conformal.fit(rng.normal(size=30).round(1), rng.random(30), rng.integers(3, size=30))
-    scores = rng.normal(size=(3, 50)).round(1)
-    scores[0, :3] = np.inf, np.nan, -np.inf
-    np.testing.assert_allclose(TorchConformal(conformal)(list(wide(scores))), conformal.p_value(scores), rtol=1e-12)
+    scores = rng.normal(size=50).round(1)
+    scores[:3] = np.inf, np.nan, -np.inf
+    np.testing.assert_allclose(TorchConformal(conformal)(wide(scores)), conformal.p_value(scores), rtol=1e-12)
+
+
+def test_scores_are_put_on_one_grid() -> None:
+    powers = 2.0 ** np.arange(-20, 300, 7)
+    scores = np.concatenate([SCORES[1:-2], powers, -powers, np.nextafter(powers, 0.0), np.nextafter(powers, np.inf)])
+    np.testing.assert_array_equal(to_grid(wide(scores)), on_grid(scores))
 
 
 def test_rows_of_another_estimator_are_scaled_as_by_its_table() -> None:

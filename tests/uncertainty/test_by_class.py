@@ -21,7 +21,7 @@ def drawn(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.
 
 def fitted(rng: np.random.Generator, n: int, rate: float = 0.05, power: float = 1.0) -> ClassConformal:
     scores, probabilities, y = drawn(rng, n)
-    return ClassConformal.fit(scores, probabilities**power, y, np.ones(n), np.zeros(n, dtype=int), rate)
+    return ClassConformal.fit(scores, probabilities**power, y, np.ones(n), rate)
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])

@@ -13,7 +13,7 @@ def test_surprise_is_the_log_of_a_share_and_goes_on_rising() -> None:
     assert above[0] == pytest.approx(np.log(5.0), abs=1e-3)
     assert (np.diff(above) > 0).all()
     ties = Surprise.fit(np.zeros(9), np.ones(9))  # such as the entropy of a model that never doubts
-    np.testing.assert_allclose(ties([-1.0, 0.0, 0.1, 2.0]), [0.0, 0.0, np.log(10.0) + 0.1, np.log(10.0) + 2.0])
+    np.testing.assert_allclose(ties([-1.0, 0.0, 0.125, 2.0]), [0.0, 0.0, np.log(10.0) + 0.125, np.log(10.0) + 2.0])
 
 
 def test_it_is_the_score_itself_without_reference_rows() -> None:
@@ -41,7 +41,7 @@ def test_reference_rows_that_differ_by_rounding_count_as_the_least_of_them() -> 
 
 
 def test_reference_rows_that_differ_by_more_are_told_apart() -> None:
-    scores = np.array([-1e3, -1e3 + 1e-8, 0.0, 1e-11, 2e-11, 5.0])
+    scores = np.array([-1e3, -1e3 + 0.01, 0.0, 2e-5, 4e-5, 5.0])
     surprise = Surprise.fit(scores, np.ones(6))
     np.testing.assert_allclose(np.exp(-surprise(scores)), np.arange(7, 1, -1) / 7)
 

@@ -97,7 +97,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         scores, probabilities = map(np.stack, zip(*judged, strict=True))
         if self.class_conformal_ is not None:
             return Judgement(scores, self.class_conformal_.p_value(scores, probabilities))
-        return Judgement(scores, self.detector_.calibration.p_value(scores))
+        return Judgement(scores, self.detector_.calibration.p_value(scores.mean(0)))
 
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""
@@ -167,11 +167,12 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         self.folds_ = ()
         self.n_calibration_ = len(parts.calibration)
         if self.n_calibration_:
+            self.n_calibration_ += 0 if parts.alone is None else len(parts.alone)
             # What the reference rows choose makes no difference to class probabilities: their errors count, too.
             n_more = 1 if parts.reference else 0
             held_out = [parts.calibration, *held_out[:n_more]]
             answers = [self._answer_encoded(parts.calibration.x), *answers[:n_more]]
-        self._compare_with([self], answers[:1], held_out[0])
+        self._compare_with([self], answers[:1], held_out[0], parts.alone)
         self._count_errors([self] * len(answers), answers, Rows.concatenate(held_out))
         self._remember(held_out[0])
 
@@ -194,7 +195,14 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         )
         return answer
 
-    def _compare_with(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
+    def _compare_with(
+        self,
+        models: Sequence[CircuitClassifierBase],
+        answers: Sequence[Answer],
+        rows: Rows,
+        alone: Rows | None,
+        twins: np.ndarray | None = None,
+    ) -> None:
         """Make p-values compare with calibration rows, by what models that have not seen them answer.
 
         Parameters
@@ -205,15 +213,29 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             Of each model to rows of its own.
         rows : Rows
             All of these rows, in this order.
+        alone : Rows or None
+            Rows that are calibrated on but had to be trained on: see :meth:`Conformal.fit`.
+        twins : np.ndarray (M,), optional
+            The same number for equal ones among the rows.
         """
         each = _unusualness(models, answers)
-        scores, folds = np.concatenate(each), np.repeat(np.arange(len(each)), list(map(len, each)))
-        labels, weights = rows.y.cpu().numpy(), rows.weight.double().cpu().numpy()
-        probabilities = np.concatenate([answer.probabilities for answer in answers])
-        self.detector_ = self.detector_.compared_with(Conformal.fit(scores, weights, folds))
+        n_alone = 0 if alone is None else len(alone)
+        folds = np.append(np.repeat(np.arange(len(each)), list(map(len, each))), np.full(n_alone, -1))
+        scores = np.concatenate([*each, np.full(n_alone, np.inf)])
+        probabilities = np.concatenate(
+            [*(answer.probabilities for answer in answers), np.ones((n_alone, len(self.classes_)))]
+        )
+        parts = [rows] if alone is None else [rows, alone]
+        labels = np.concatenate([part.y.cpu().numpy() for part in parts])
+        weights = np.concatenate([part.weight.double().cpu().numpy() for part in parts])
+        if twins is not None:
+            twins = np.append(twins, twins.max(initial=0) + 1 + np.arange(n_alone))
+        self.detector_ = self.detector_.compared_with(Conformal.fit(scores, weights, folds, twins))
         self.__dict__.pop("class_conformal_", None)  # of a fit before
         if self.calibrate_by_class:
-            self.class_conformal_ = ClassConformal.fit(scores, probabilities, labels, weights, folds, self._rate())
+            self.class_conformal_ = ClassConformal.fit(
+                scores, probabilities, labels, weights, self._rate(), folds, twins
+            )
             few = np.setdiff1d(np.arange(len(self.classes_)), list(self.class_conformal_.classes))
             warn_of_few({self.classes_[number]: int((labels == number).sum()) for number in few}, self._rate())
 

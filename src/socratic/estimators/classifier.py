@@ -17,7 +17,7 @@ from socratic.estimators.choosing import AUTO
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.committee import NO_DROPOUT
 from socratic.estimators.comparing import compare_structures
-from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds, pooled_detector
+from socratic.estimators.crossing import familiar_surprises, fit_folds, pooled_detector
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import FOREST, LEARNED, fit_forest
 from socratic.estimators.members import Fitted, Member, fit_members
@@ -189,7 +189,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         rng = self._generator()
         prepared = self._prepare(raw, labels, weight)
         self._compare_structures(prepared, rng)
-        folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
+        folds = self._folds(prepared, rng)
         held_out = self.calibration_fraction if folds is None else 0.0
         parts = self._divide(prepared, rng, calibration=held_out, reference=self._REFERENCE)
         if folds is None:
@@ -284,12 +284,19 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self._temper(median_low(model.weight_posterior_.worth for model in self.folds_))
         self._fit_profiles(train, rng)
         self._expect(train.x, self._scores_of, rng)
-        answers = [model._answer_encoded(rows.x) for model, rows in fitted]
+        answers = [model._answer_encoded(rows.x) for model, rows, _ in fitted]
         rows = Rows.concatenate([fold.rows for fold in fitted])
         scores = [answer.uncertainty.scores() for answer in answers]
         self.detector_ = pooled_detector(self.detector, self.folds_, scores, rows.weight.double().numpy())
-        self.n_calibration_ = len(rows)
-        self._compare_with(self.folds_, answers, rows)
+        (places,) = np.nonzero(folds < 0)
+        alone = Rows(
+            torch.empty(len(places), rows.x.shape[1]),
+            torch.as_tensor(prepared.labels[places]),
+            torch.as_tensor(prepared.weight[places], dtype=torch.float32),
+        )
+        self.n_calibration_ = len(rows) + len(alone)
+        twins = prepared.twin[np.concatenate([fold.places for fold in fitted])]
+        self._compare_with(self.folds_, answers, rows, alone, twins)
         self._count_errors(self.folds_, answers, rows)
         self.familiar_ = familiar_surprises(fitted)
 

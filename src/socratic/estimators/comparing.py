@@ -43,7 +43,7 @@ def compare_structures(
     """
     began = monotonic()
     rows = prepared.take(_sample(prepared.labels, rng))
-    folds = _folds(rows.labels, rng)
+    folds = _folds(rows, rng)
     n_judged = int((folds >= 0).sum())
     if len(folds) < FEWEST_ROWS or n_judged < MIN_HELD_OUT:
         few = f"{len(folds)} rows of {len(estimator.classes_)} classes are too few to compare structures on"
@@ -76,10 +76,11 @@ def _reason(losses: Mapping[str, float], n_judged: int, late: Sequence[str], bar
     return ", ".join(reason)
 
 
-def _folds(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _folds(rows: Prepared, rng: np.random.Generator) -> np.ndarray:
     """The fold (N,) that each row is held out in, -1 if it never is: all of few rows once, of many a share at once."""
+    labels = rows.labels
     if len(labels) < CROSS_FITTED_BELOW:
-        folds = assign_folds(labels, rng, costly=False)
+        folds = assign_folds(labels, rows.twin, rng, costly=False)
         return np.full(len(labels), -1) if folds is None else folds
     held_out = split_rows(labels, rng, validation=0.0, calibration=_HELD_OUT, reference=0.0).calibration
     return np.where(np.isin(np.arange(len(labels)), held_out), 0, -1)

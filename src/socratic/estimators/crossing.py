@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from socratic.estimators.preparation import Parts, Prepared, Split, split_rows
+from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, Split, split_rows
 from socratic.learning.settings import Rows
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.reasons import FamiliarSurprises
@@ -28,16 +28,18 @@ class Fold(NamedTuple):
     model: Any
     rows: Rows
     """As the model reads them."""
+    places: np.ndarray
+    """Where they are among all rows."""
 
 
-def assign_folds(labels: np.ndarray, rng: np.random.Generator, *, costly: bool) -> np.ndarray | None:
+def assign_folds(labels: np.ndarray, twins: np.ndarray, rng: np.random.Generator, *, costly: bool) -> np.ndarray | None:
     """The fold (N,) that each row is held out in; None if there are rows enough to hold some out for good.
 
     Folds hold as many rows of each class, as nearly as possible. A row that is alone in its class is trained on in all
-    of them, and has the number -1. None also if there are not two rows to divide. ``costly`` is whether models take
-    long to fit.
+    of them, and has the number -1. None also if too few rows differ, by the numbers ``twins`` (N,) of equal ones.
+    ``costly`` is whether models take long to fit.
     """
-    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW):
+    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW) or len(np.unique(twins)) < MIN_HELD_OUT:
         return None
     folds = np.full(len(labels), -1)
     n_divided = 0
@@ -56,7 +58,7 @@ def split_fold(
     others = np.flatnonzero(folds != fold)
     inner = split_rows(labels[others], rng, validation=validation, calibration=reference, reference=1.0)
     train, stop, chosen_by = (others[part] for part in (inner.train, inner.validation, inner.reference))
-    return Split(train, stop, chosen_by, np.flatnonzero(folds == fold))
+    return Split(train, stop, chosen_by, np.flatnonzero(folds == fold), np.empty(0, dtype=int))
 
 
 def fit_folds(
@@ -94,7 +96,7 @@ def fit_folds(
         split = split_fold(prepared.labels, folds, number, rng, validation=validation, reference=reference)
         model.table_, parts = read.divide(split)
         fit(model, parts)
-        yield Fold(model, parts.calibration)
+        yield Fold(model, parts.calibration, split.calibration)
 
 
 def copy_for_part(estimator: Any, rng: np.random.Generator) -> Any:
@@ -109,7 +111,7 @@ def familiar_surprises(folds: list[Fold]) -> FamiliarSurprises:
     """How surprising the columns of rows are to models that have not seen them, in the units that rows are read in."""
     found = [
         np.concatenate([model._surprise(x) for x in model._read_in_batches(rows.x)]) + model.table_.log_scale
-        for model, rows in folds
+        for model, rows, _ in folds
     ]
     return FamiliarSurprises.fit(np.concatenate(found), Rows.concatenate([fold.rows for fold in folds]).weight.numpy())
 

@@ -14,14 +14,15 @@ from socratic.uncertainty.synthetic import image_shifts, synthetic_shifts
 
 
 class Given(NamedTuple):
-    """Rows as they were given, and the weight (N,) of each."""
+    """Rows as they were given, the weight (N,) of each, and the same number (N,) for rows that are equal."""
 
     rows: Any
     weight: np.ndarray
+    twin: np.ndarray
 
     def take(self, places: np.ndarray) -> Given:
         """Some of the rows."""
-        return Given(take(self.rows, places), self.weight[places])
+        return Given(take(self.rows, places), self.weight[places], self.twin[places])
 
 
 def as_given(name: str, rows: Any) -> Any:
@@ -47,16 +48,16 @@ def take(rows: Any, places: np.ndarray) -> Any:
 
 
 def draws_of(name: str, rows: Any, density: Any, minimum: int) -> Given:
-    """One row for each draw from the population, of which there must be some: see :func:`preparation.draws`."""
+    """Rows in an order that depends on their content alone, of which there must be some."""
     rows = as_given(name, rows)
     if are_images(rows):
-        given = Given(rows, np.ones(len(check_images(rows))))
+        given = Given(rows, np.ones(len(check_images(rows))), np.arange(len(rows)))
     else:
         raw = raw_table(rows, density)
         prepared = prepare(raw, np.zeros(raw.n_rows, dtype=np.int64), np.ones(raw.n_rows), density.leaf)
-        given = Given(take(rows, prepared.place), prepared.weight)
+        given = Given(take(rows, prepared.place), prepared.weight, prepared.twin)
     if len(given.weight) < minimum:
-        raise ValueError(f"{name} must hold at least {minimum} rows that differ; got n_samples = {len(given.weight)}")
+        raise ValueError(f"{name} must hold at least {minimum} rows; got n_samples = {len(given.weight)}")
     return given
 
 

@@ -26,7 +26,7 @@ from socratic.estimators.preparation import MIN_HELD_OUT, split_rows
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.tables.inputs import known
 from socratic.uncertainty.answers import Judgement
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, on_grid
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
@@ -139,7 +139,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         rows = draws_of("X", X, density, N_FOLDS)
         folds = None
         if held_out is None and self.calibration_fraction and isinstance(density, CircuitDensity):
-            folds = assign_folds(np.zeros(len(rows.weight), dtype=np.int64), rng, costly=density._takes_long())
+            folds = assign_folds(np.zeros(len(rows.twin), dtype=int), rows.twin, rng, costly=density._takes_long())
         if folds is None:
             self._calibrate(density, *self._divide(density, rows, held_out, rng), rng)
         else:
@@ -162,7 +162,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """How familiar each row is to the circuit and to the model: (N,), lower is more unusual."""
         check_is_fitted(self)
-        return -self.detector_.score(self._scores(X, self._ask(X)))
+        return -on_grid(self.judge(X).scores.mean(0))
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual: (N,)."""
@@ -177,7 +177,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         else:
             with _rare_values_ignored():  # which were told of when the rows were scored
                 scores = [fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_]
-        return Judgement(np.stack(scores), self.detector_.calibration.p_value(scores))
+        return Judgement(np.stack(scores), self.detector_.calibration.p_value(np.mean(scores, 0)))
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """Which rows to refuse: (N,) booleans.
@@ -298,7 +298,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         unusual = [model.detector_.score(part) for model, part in zip(models, scores, strict=True)]
         numbers = np.repeat(np.arange(len(models)), [len(part) for part in places])
         self.detector_ = pooled_detector(self.detector, models, scores, weights).compared_with(
-            Conformal.fit(np.concatenate(unusual), weights, numbers)
+            Conformal.fit(np.concatenate(unusual), weights, numbers, rows.twin[np.concatenate(places)])
         )
         self.n_calibration_ = len(weights)
         in_its_units = np.concatenate(surprises) - self.density_.table_.log_scale

@@ -197,10 +197,11 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
             fraction = min(0.2, _MOST_CALIBRATION / len(images))
         split = split_rows(labels, rng, validation=0.0, calibration=float(fraction), reference=1 / 3)
         self._choose(images[split.train])
-        train, reference, calibration = (
-            self._rows(images[place], labels[place]) for place in (split.train, split.reference, split.calibration)
+        train, reference, calibration, alone = (
+            self._rows(images[place], labels[place])
+            for place in (split.train, split.reference, split.calibration, split.alone)
         )
-        return Parts(train, None, reference, calibration)
+        return Parts(train, None, reference, calibration, alone)
 
     def _leaf_variance(self) -> Mapping[int, float] | None:
         return dict.fromkeys(range(self.circuit_.n_features), self.leaf_variance) if self.leaf_variance else None

@@ -63,7 +63,7 @@ class DriftMonitor:
         calibration = _calibration(model)
         rng = np.random.default_rng([seed, 1])  # apart from the draws that break ties
         references = [
-            draws(calibration.scores[fold], calibration.weights[fold], rng)
+            draws(calibration.own[fold], calibration.weights[fold], rng)
             for fold in (calibration.folds == number for number in range(calibration.n_folds))
         ]
         surprises = {}

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.estimators.choosing import choose_structure
-from socratic.estimators.crossing import assign_folds, familiar_surprises, fit_folds
+from socratic.estimators.crossing import familiar_surprises, fit_folds
 from socratic.estimators.density import DensityBase
 from socratic.estimators.learned import KERNELS
 from socratic.estimators.preparation import Parts, Prepared
@@ -24,7 +24,7 @@ from socratic.tables.columns import fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
 from socratic.uncertainty.answers import Judgement
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, on_grid
 from socratic.uncertainty.scores import Scores
 
 
@@ -36,7 +36,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     Attributes
     ----------
     offset_ : float
-        The log-density below which rows are outliers.
+        The value of ``score_samples`` below which rows are outliers.
     conformal_ : Conformal
         The scores of the calibration rows.
     samples_ : tuple of Circuit
@@ -135,7 +135,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         if self.training_outliers > 0.0:
             weight = self._without_outliers(raw, weight, rng)
         prepared = self._prepare(raw, np.zeros(len(weight), dtype=np.int64), weight)
-        folds = assign_folds(prepared.labels, rng, costly=self._takes_long()) if self.calibration_fraction else None
+        folds = self._folds(prepared, rng)
         parts = self._divide(prepared, rng, calibration=self.calibration_fraction if folds is None else 0.0)
         if folds is None:
             self._fit_parts(parts, rng)
@@ -149,23 +149,24 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self._fit_density(parts, rng)
         self._calibrate(parts, rng)
 
-    @property
-    def offset_(self) -> float:
-        """The log-density below which complete rows are outliers, at the present ``rejection_rate``.
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """How familiar rows are, as p-values compare them: (N,), lower is more unusual.
 
-        Of a cross-fitted model roughly: its folds decide, see :meth:`decision_function`.
-        """
-        volume = float(self.table_.log_scale.sum()) if self.folds_ or hasattr(self, "expected_") else 0.0
-        return -self.conformal_.threshold(self._rate()) - volume
-
-    def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
-        """By how many nats the log-density may fall before a row is an outlier; negative for outliers.
-
-        This is ``score_samples(X) - offset_``, as if no cell were missing; but not of cross-fitted models, whose folds
-        each have a log-density.
+        This is log p(x), in nats, without the units of the data, as if no cell were missing, and rounded to the grid
+        that p-values compare on; with few rows the mean of that over ``folds_``. What the model says of p(x) itself is
+        in :meth:`uncertainty`.
         """
         check_is_fitted(self)
-        return np.concatenate([self.conformal_.margin(self._unusualness(x), self._rate()) for x in self._batches(X)])
+        return -on_grid(np.concatenate([self._unusualness(x).mean(0) for x in self._batches(X)]))
+
+    @property
+    def offset_(self) -> float:
+        """The value of :meth:`score_samples` below which rows are outliers, at the present ``rejection_rate``."""
+        return -self.conformal_.threshold(self._rate())
+
+    def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
+        """``score_samples(X) - offset_``: by how many nats rows are familiar enough; negative for outliers."""
+        return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """1 for familiar rows, -1 for outliers; warns if the model is not ``calibrated_``."""
@@ -180,8 +181,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     def judge_rows(self, x: Tensor) -> Judgement:
         """How familiar rows (N, V) are, as the circuit reads them."""
-        scores = np.atleast_2d(self._unusualness(x))
-        return Judgement(scores, self.conformal_.p_value(scores))
+        scores = self._unusualness(x)
+        return Judgement(scores, self.conformal_.p_value(scores.mean(0)))
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Compare with rows that were held out; with the training rows if those are few."""
@@ -189,7 +190,8 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.n_calibration_ = len(parts.calibration)
         rows = parts.calibration if self.n_calibration_ else parts.train
         self._expect(rows.x, self._scores, rng)
-        self.conformal_ = Conformal.fit(self._unusualness(self._read(rows.x)), rows.weight.double().numpy())
+        scores = self._scores(self._read(rows.x))["log_likelihood"]
+        self.conformal_ = Conformal.fit(scores, rows.weight.double().numpy())
         self._remember(rows)
 
     def _cross_fit(self, prepared: Prepared, folds: np.ndarray, rng: np.random.Generator) -> None:
@@ -202,10 +204,11 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
             model.n_calibration_, model.conformal_ = 0, Conformal.fit([])
 
         fitted = list(fit_folds(self, prepared, folds, rng, fit, reference=0.0))
-        scores = [model._unusualness(model._read(rows.x)) for model, rows in fitted]
+        scores = [model._scores(model._read(rows.x))["log_likelihood"] for model, rows, _ in fitted]
         weight = torch.cat([fold.rows.weight for fold in fitted]).double().numpy()
         numbers = np.repeat(np.arange(len(scores)), list(map(len, scores)))
-        self.conformal_ = Conformal.fit(np.concatenate(scores), weight, numbers)
+        twins = prepared.twin[np.concatenate([fold.places for fold in fitted])]
+        self.conformal_ = Conformal.fit(np.concatenate(scores), weight, numbers, twins)
         self.n_calibration_ = len(weight)
         self.familiar_ = familiar_surprises(fitted)
         self.folds_ = tuple(fold.model for fold in fitted)
@@ -245,10 +248,9 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         return torch.stack([circuit.log_likelihood(known(x)) for circuit in self.samples_]).mean(0)
 
     def _unusualness(self, x: Tensor) -> np.ndarray:
-        """How unusual rows (n, V) are, as the circuit reads them: (n,), or (K, n) by each fold."""
-        if self.folds_:
-            return np.stack([fold._unusualness(fold._reread(x)) for fold in self.folds_])
-        return self._scores(x)["log_likelihood"]
+        """How unusual rows (n, V) are, as the circuit reads them: (K, n), by each fold or by the one model there is."""
+        judged = [(fold, fold._reread(x)) for fold in self.folds_] or [(self, x)]
+        return np.stack([model._scores(rows)["log_likelihood"] for model, rows in judged])
 
     def _scores(self, x: Tensor) -> Scores:
         return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint_judged(x))}, x, self._scores)

@@ -22,10 +22,6 @@ MIN_HELD_OUT = 20
 
 MOST_COPIES = 5_000_000
 """Rows to train on that whole-number weights may become, unless more were given."""
-_ROUNDING = 1e-9
-"""Steps between two numbers, as a share of all they span, that may be due to rounding."""
-_FREE = 4
-"""Values that a measurement could have had for each row there is, at least."""
 
 
 class Canonical(NamedTuple):
@@ -37,12 +33,16 @@ class Canonical(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of the rows to train on, to stop early on, to choose by, and to calibrate on."""
+    """Indices of the rows to train on, to stop early on, to choose by, and to calibrate on.
+
+    ``alone`` are those drawn to calibrate on that are trained on all the same, since they are alone in their class.
+    """
 
     train: np.ndarray
     validation: np.ndarray
     reference: np.ndarray
     calibration: np.ndarray
+    alone: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,7 @@ class Parts:
     validation: Rows | None
     reference: Rows
     calibration: Rows
+    alone: Rows | None = None
     stream: Source | None = None
 
     @property
@@ -82,8 +83,9 @@ def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) ->
 class Prepared:
     """Rows of a table, encoded but not yet standardised, in an order that depends on their content alone.
 
-    Each is one draw from the population: what came with one weight, or is a copy, is held out as a whole, and becomes
-    several rows only to be trained on. Equal rows that are no copies are draws of their own: see :func:`draws`.
+    Each is one draw from the population, whatever its weight: it is held out as a whole, and becomes several rows only
+    to be trained on. Equal rows are draws of their own: sources repeat themselves, as a sensor does that reads its
+    default. Whoever makes copies of rows gives them a weight instead.
 
     Attributes
     ----------
@@ -94,6 +96,8 @@ class Prepared:
         Class numbers.
     weight : ndarray (M,)
         Positive.
+    twin : ndarray (M,) of int
+        The same number for rows that are equal, whatever their labels.
     place : ndarray (M,)
         Where each was among the rows that were given.
     """
@@ -102,11 +106,13 @@ class Prepared:
     codes: np.ndarray
     labels: np.ndarray
     weight: np.ndarray
+    twin: np.ndarray
     place: np.ndarray
 
     def take(self, rows: np.ndarray) -> Prepared:
         """Some of the rows."""
-        return Prepared(self.columns, self.codes[rows], self.labels[rows], self.weight[rows], self.place[rows])
+        parts = (self.codes, self.labels, self.weight, self.twin, self.place)
+        return Prepared(self.columns, *(part[rows] for part in parts))
 
     def divide(self, split: Split) -> tuple[Table, Parts]:
         """The table scaled by the rows to train on alone, and all parts in its scale.
@@ -130,6 +136,7 @@ class Prepared:
             replace(validation, x=known(validation.x)) if len(validation) else None,
             rows(split.reference, self.weight[split.reference]),
             rows(split.calibration, self.weight[split.calibration]),
+            rows(split.alone, self.weight[split.alone]),
         )
 
 
@@ -138,49 +145,11 @@ def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping
     used = weight > 0
     columns = fit_table(raw, used, leaf)
     codes, labels = columns.read(raw).codes[used], labels[used]
-    real = np.array([column.family.real for column in columns.columns])
-    kept, weight = draws(codes, labels, weight[used], real)
-    return Prepared(columns, codes[kept], labels[kept], weight, np.flatnonzero(used)[kept])
-
-
-def draws(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, real: np.ndarray) -> Canonical:
-    """One row for each draw from the population, in the order of a digest of their content.
-
-    Equal rows may be draws of their own: a table of few categories repeats itself. They are copies where a
-    measurement says so: a column of numbers that hardly ever repeats in rows that differ. Copies are merged. On both
-    sides of a split they would make rows that were held out look like those that were trained on.
-
-    Parameters
-    ----------
-    codes : ndarray (N, V)
-    labels : ndarray (N,)
-    weight : ndarray (N,)
-    real : ndarray (V,) of bool
-        Which columns hold real numbers.
-    """
-    digests = _digests(codes, labels)
-    order = np.lexsort((weight, digests))
-    distinct = np.append(True, digests[order][1:] != digests[order][:-1])  # the first of equal rows
-    if not distinct.all():
-        measured = [place for place in np.flatnonzero(real) if _hardly_repeats(codes[order[distinct], place])]
-        distinct |= np.isnan(codes[order][:, measured]).all(1)  # without a measurement nothing says that it is a copy
-    total = np.bincount(np.cumsum(distinct) - 1, weights=weight[order])
-    return Canonical(order[distinct], total)
-
-
-def _hardly_repeats(values: np.ndarray) -> bool:
-    """Whether values (N,) of rows that differ are mostly different, and could have been many others.
-
-    Numbers lie on a grid as fine as the smallest step between two of them, whatever their unit. Ages are mostly
-    different in a small table, too, and yet coincide.
-    """
-    seen = values[~np.isnan(values)]
-    distinct = np.unique(seen)
-    if len(distinct) < 2 or len(distinct) <= 0.5 * len(seen):
-        return len(seen) == 1  # all rows are equal, and nothing says that they differ
-    span = distinct[-1] - distinct[0]
-    steps = np.diff(distinct)
-    return bool(span / steps[steps > _ROUNDING * span].min() >= _FREE * len(seen))
+    weight = weight[used]
+    order = np.lexsort((weight, _digests(codes, labels)))
+    codes, labels = codes[order], labels[order]
+    _, twin = np.unique(_digests(codes, np.zeros(len(codes))), return_inverse=True)
+    return Prepared(columns, codes, labels, weight[order], twin.ravel(), np.flatnonzero(used)[order])
 
 
 def split_rows(
@@ -188,7 +157,8 @@ def split_rows(
 ) -> Split:
     """Hold rows out at random, class by class.
 
-    Every class keeps at least half of its rows, and one, for training. Parts too small to be worth it stay empty.
+    Every class keeps at least half of its rows, and one, for training. A row that is alone in its class is as likely
+    drawn to calibrate on as others are, and trained on in any case. Parts too small to be worth it stay empty.
 
     Parameters
     ----------
@@ -205,7 +175,8 @@ def split_rows(
     sizes = [size if size >= MIN_HELD_OUT else 0 for size in sizes]
     if not any(sizes):  # nothing random then: weights and copies cannot make a difference
         nothing = np.empty(0, dtype=int)
-        return Split(np.arange(n), nothing, nothing, nothing)
+        return Split(np.arange(n), nothing, nothing, nothing, nothing)
+    alone: list[int] = []
     parts: list[list[int]] = [[], [], []]  # train, validation, calibration
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
@@ -213,10 +184,12 @@ def split_rows(
         parts[1].extend(members[: stops[0]])
         parts[2].extend(members[stops[0] : stops[1]])
         parts[0].extend(members[stops[1] :])
+        if len(members) == 1 and rng.random() < (1.0 - reference) * sizes[1] / n:
+            alone.extend(members)
     held = rng.permutation(parts[2]).astype(int)
     first = int(reference * len(held))
     train, stop = (np.array(sorted(part), dtype=int) for part in parts[:2])
-    return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]))
+    return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]), np.array(alone, dtype=int))
 
 
 def held_out_of(n_members: int, n_rows: int, sizes: Sequence[int], rng: np.random.Generator) -> list[int]:

@@ -203,7 +203,7 @@ def _divide(
     stream = StreamedRows(files, table, class_numbers, held_out, survey.class_weight, n_rows, torch.device("cpu"))
     validation = rows(VALIDATION)
     stopping = Rows(known(validation.x), validation.y, validation.weight) if len(validation) else None
-    return table, Parts(rows(TRAIN), stopping, rows(REFERENCE), rows(CALIBRATION), stream)
+    return table, Parts(rows(TRAIN), stopping, rows(REFERENCE), rows(CALIBRATION), stream=stream)
 
 
 def _ranks(labels: np.ndarray) -> np.ndarray:

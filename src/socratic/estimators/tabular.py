@@ -14,6 +14,7 @@ from torch import Tensor
 
 from socratic.estimators.building import check_structure
 from socratic.estimators.choosing import Choice, choose_structure
+from socratic.estimators.crossing import assign_folds
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
@@ -151,6 +152,12 @@ class TableEstimator(ExplainingEstimator):
         split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
         self.table_, parts = prepared.divide(split)
         return parts
+
+    def _folds(self, prepared: Prepared, rng: np.random.Generator) -> np.ndarray | None:
+        """The fold (N,) that each of few rows is held out in: see :func:`assign_folds`."""
+        if not self.calibration_fraction:
+            return None
+        return assign_folds(prepared.labels, prepared.twin, rng, costly=self._takes_long())
 
     def _takes_long(self) -> bool:
         """Whether a circuit takes long to fit: those that are trained, and those of LearnSPN."""

@@ -13,7 +13,7 @@ from socratic.estimators.classification import PROFILES, CircuitClassifierBase
 from socratic.estimators.committee import Committee, ForestCommittee
 from socratic.estimators.posterior import ONE_PASS
 from socratic.export.circuits import Likelihood, LogMomentPosterior, MomentPosterior, posterior_outputs
-from socratic.export.familiarity import TorchClassConformal, TorchConformal, TorchDetector
+from socratic.export.familiarity import TorchClassConformal, TorchConformal, TorchDetector, mean
 from socratic.export.forest import ForestAnswers
 from socratic.export.outputs import Exported
 from socratic.export.profiles import TorchProfile
@@ -161,5 +161,5 @@ class ExportedClassifier(Exported):
     def _compare(self, scores: Sequence[Tensor], answers: Sequence[dict[str, Tensor]]) -> Tensor:
         """P-values (N,) of rows by their scores, and by the probabilities that come with them."""
         if self.by_class is None:
-            return self.conformal(scores)
+            return self.conformal(mean(scores))
         return self.by_class(scores, [answer["probabilities"] for answer in answers])

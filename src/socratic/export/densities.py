@@ -11,7 +11,7 @@ from socratic.estimators.base import CircuitEstimator
 from socratic.estimators.density import DensityBase
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.export.circuits import Likelihood, MomentPosterior
-from socratic.export.familiarity import TorchConformal
+from socratic.export.familiarity import TorchConformal, mean
 from socratic.export.outputs import Exported
 from socratic.export.reading import Reading
 
@@ -85,6 +85,6 @@ class ExportedDetector(ExportedDensity):
         found: dict[str, Any] = super().outputs(x, wanted)
         if wanted & {"p_value", "unfamiliar"}:
             scores = [fold(fold.reading.rescaled(x)) for fold in self.folds] or [self.judge(x)]
-            found["p_value"] = self.conformal(scores)
+            found["p_value"] = self.conformal(mean(scores))
             found["unfamiliar"] = found["p_value"] <= self.rate
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor
 
 from socratic.uncertainty.by_class import OF_CLASS, SMALLEST, ClassConformal
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import GRID_BITS, Conformal
 from socratic.uncertainty.detector import CLEAR, COMBINED, Detector
 from socratic.uncertainty.expected import ExpectedScores
 from socratic.uncertainty.scores import TWO_SIDED
-from socratic.uncertainty.surprise import LARGEST, ROUNDING, Surprise
+from socratic.uncertainty.surprise import LARGEST, Surprise
 
 TorchScores = Mapping[str, Tensor]
 """Scores (N,) of rows by name, in float64."""
@@ -35,6 +36,17 @@ def n_below(ascending: Tensor, values: Tensor) -> Tensor:
     return torch.where(values.isnan(), n, place)
 
 
+def on_grid(values: Tensor) -> Tensor:
+    """What :func:`~socratic.uncertainty.conformal.on_grid` makes of scores (N,) of at most ``LARGEST``."""
+    powers = torch.exp2(torch.arange(1, math.frexp(LARGEST)[1], dtype=torch.float64))
+    magnitude = values.abs()
+    # Compared with powers of 2, since a logarithm may be rounded to the next whole number.
+    place = n_below(powers, torch.where(magnitude <= LARGEST, magnitude, 0.0))
+    exponent = place + (powers[place.clamp_max(len(powers) - 1)] == magnitude).long()
+    step = torch.exp2(exponent.double() - GRID_BITS)
+    return torch.where(magnitude <= LARGEST, torch.round(values / step) * step, values)
+
+
 class TorchSurprise:
     """:class:`~socratic.uncertainty.surprise.Surprise`."""
 
@@ -47,13 +59,14 @@ class TorchSurprise:
         # Not minimum and maximum: two in a row are fused into something that ONNX Runtime does not load.
         finite = torch.where(scores < -LARGEST, -LARGEST, scores)
         finite = torch.where(finite > LARGEST, LARGEST, finite)
+        finite = on_grid(finite)
         n = len(self.knots)
         if not n:
             return finite
         last = self.knots[-1]
         excess = finite - last
         beyond = self.top + self.slope * excess
-        return torch.where(excess > ROUNDING * (1.0 + last.abs()), beyond, self._between(finite, n))
+        return torch.where(excess > 0.0, beyond, self._between(finite, n))
 
     def _between(self, finite: Tensor, n: int) -> Tensor:
         """Linear between the knots, and constant beyond them."""
@@ -93,24 +106,24 @@ class TorchDetector:
         return torch.maximum(self.surprises[name](values), self.surprises[f"-{name}"](-values))
 
 
+def mean(scores: Sequence[Tensor]) -> Tensor:
+    """The mean (N,) of the scores (N,) that the models of all folds give."""
+    return torch.stack(list(scores)).mean(0)
+
+
 class TorchConformal:
     """The p-values of a :class:`~socratic.uncertainty.conformal.Conformal`."""
 
     def __init__(self, conformal: Conformal) -> None:
         self.total = conformal.worth + 1.0
-        self.folds = []
-        for fold in range(conformal.n_folds):
-            here = conformal.folds == fold
-            above = np.append(np.cumsum(conformal.weights[here][::-1])[::-1], 0.0)
-            self.folds.append((wide(conformal.scores[here]), wide(above)))
+        self.scores = wide(conformal.scores)
+        self.above = wide(np.append(np.cumsum(conformal.weights[::-1])[::-1], 0.0))
 
-    def __call__(self, scores: Sequence[Tensor]) -> Tensor:
-        """P-values (N,) of rows from their scores (N,) by each fold."""
-        parts = []
-        for (ascending, above), score in zip(self.folds, scores, strict=False):
-            places = n_below(ascending, score) if len(ascending) else torch.zeros_like(score, dtype=torch.long)
-            parts.append(above[places])
-        return (torch.stack(parts).sum(0) + 1.0) / self.total
+    def __call__(self, scores: Tensor) -> Tensor:
+        """P-values (N,) of rows from their scores (N,)."""
+        if not len(self.scores):
+            return torch.ones_like(scores)
+        return (self.above[n_below(self.scores, on_grid(scores))] + 1.0) / self.total
 
 
 class TorchClassConformal:
@@ -122,10 +135,11 @@ class TorchClassConformal:
 
     def __call__(self, scores: Sequence[Tensor], probabilities: Sequence[Tensor]) -> Tensor:
         """P-values (N,) of rows from their scores (N,) and probabilities (N, C) by each fold."""
-        found = [] if self.others is None else [self.others(scores)]
+        found = [] if self.others is None else [self.others(mean(scores))]
         for number, each in self.classes.items():
             known = [part[:, number].clamp_min(SMALLEST) for part in probabilities]
-            found.append(each([score - OF_CLASS * torch.log(part) for score, part in zip(scores, known, strict=True)]))
+            of_class = [score - OF_CLASS * torch.log(part) for score, part in zip(scores, known, strict=True)]
+            found.append(each(mean(of_class)))
         return torch.stack(found).amax(0)
 
 

@@ -47,8 +47,9 @@ class ClassConformal:
         probabilities: np.ndarray,
         labels: np.ndarray,
         weights: np.ndarray,
-        folds: np.ndarray,
         rate: float,
+        folds: np.ndarray | None = None,
+        twins: np.ndarray | None = None,
     ) -> ClassConformal:
         """From calibration rows.
 
@@ -57,18 +58,23 @@ class ClassConformal:
         scores : np.ndarray (n,)
         probabilities : np.ndarray (n, C)
             Of the classes, by the model of each row's fold.
-        labels, weights, folds : np.ndarray (n,)
-            The number of each row's class, and as for :meth:`Conformal.fit`.
+        labels, weights : np.ndarray (n,)
+            The number of each row's class, and how much it weighs.
         rate : float
             A class whose rows are too few for a p-value as small as this has none of its own.
+        folds, twins : np.ndarray (n,), optional
+            As for :meth:`Conformal.fit`.
         """
+        fold = np.zeros(len(scores), dtype=np.int64) if folds is None else folds
+        twin = np.arange(len(scores)) if twins is None else twins
         found = {}
         for number in range(probabilities.shape[1]):
             of = labels == number
-            own = Conformal.fit(_as_class(scores, probabilities, number)[of], weights[of], folds[of])
+            own = Conformal.fit(_as_class(scores, probabilities, number)[of], weights[of], fold[of], twin[of])
             if own.reaches(rate):
                 found[number] = own
-        return cls(found, None if len(found) == probabilities.shape[1] else Conformal.fit(scores, weights, folds))
+        complete = len(found) == probabilities.shape[1]
+        return cls(found, None if complete else Conformal.fit(scores, weights, fold, twin))
 
     @property
     def worth(self) -> float:
@@ -77,18 +83,16 @@ class ClassConformal:
 
     @property
     def n_folds(self) -> int:
-        """How many models the scores are by; of a class that has no rows of some, fewer."""
-        return min(each.n_folds for each in self._each())
+        """How many models the scores are by."""
+        return max(each.n_folds for each in self._each())
 
     def p_value(self, scores: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
         """P-values (N,) of rows, from their scores (K, N) and probabilities (K, N, C) by the model of each fold."""
-        # A class need not have rows in the last folds.
         found = [
-            each.p_value(_as_class(scores, probabilities, number)[: each.n_folds])
-            for number, each in self.classes.items()
+            each.p_value(_as_class(scores, probabilities, number).mean(0)) for number, each in self.classes.items()
         ]
         if self.others is not None:
-            found.append(self.others.p_value(scores))
+            found.append(self.others.p_value(scores.mean(0)))
         return np.max(found, axis=0)
 
     def reaches(self, alpha: float) -> bool:

@@ -5,14 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 UNREACHABLE = 1e300
 """A finite stand-in for an infinite score."""
-_MOST_MARGINS = 10_000_000
-"""Numbers that are compared at a time."""
+GRID_BITS = 16
+"""Scores are compared on a grid: multiples of 2^-16, above 1 of 2^-16 of the power of 2 below the score.
+
+That is a hundred thousandth of a nat near 0. Rounding, which depends on the company that a row is evaluated in, on the
+number of threads and on the door it comes through, is a ten-millionth of that, and of what scores tell a hundred times
+as much is left. So a row has one score, and equal rows have equal ones.
+"""
+
+
+def on_grid(scores: ArrayLike) -> np.ndarray:
+    """Scores as they are compared: rounded to the grid of :data:`GRID_BITS`. NaN and infinity stay what they are."""
+    values = np.asarray(scores, dtype=np.float64)
+    finite = np.isfinite(values)
+    _, exponent = np.frexp(np.where(finite, values, 0.0))  # of 2^exponent / 2 <= |value| < 2^exponent
+    step = GRID_BITS - np.maximum(exponent - 1, 0)
+    return np.where(finite, np.ldexp(np.rint(np.ldexp(np.where(finite, values, 0.0), step)), -step), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +40,10 @@ class Conformal:
     alpha / n to it.
 
     *Cross-fitted*: every calibration row is scored by the model of its fold, which has not seen the fold, and other
-    rows by the models of all folds, each compared with the rows of its own fold. Then the probability is at most about
-    2 alpha, whatever the models; it is close to alpha if single rows make little difference to them.
+    rows by the mean over the models of all folds. Nothing is proved of that for all models; the probability is close to
+    alpha if single rows make little difference to them.
+
+    All scores are compared on one grid, see :func:`on_grid`.
 
     Attributes
     ----------
@@ -35,15 +52,24 @@ class Conformal:
     weights : np.ndarray (n,)
         Of the scores, scaled so that they sum to the number of independent rows they are worth.
     folds : np.ndarray (n,) of int
-        The model that each score is by, from 0 on.
+        The model that each score is by, from 0 on; -1 for rows that every model has seen.
+    own : np.ndarray (n,)
+        The score by that model, of rows that have equal ones in other folds, too, which share a mean.
     """
 
     scores: np.ndarray
     weights: np.ndarray
     folds: np.ndarray
+    own: np.ndarray
 
     @classmethod
-    def fit(cls, scores: ArrayLike, weights: ArrayLike | None = None, folds: ArrayLike | None = None) -> Conformal:
+    def fit(
+        cls,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        folds: ArrayLike | None = None,
+        twins: ArrayLike | None = None,
+    ) -> Conformal:
         """Sort the scores of calibration rows.
 
         Parameters
@@ -54,14 +80,21 @@ class Conformal:
             Not negative, 1 by default. Only their proportions matter: a row of weight 2 is a single draw that stands
             for twice as many rows, not two draws.
         folds : array (n,) of int, optional
-            The model that each score is by; 0 by default.
+            The model that each score is by; 0 by default. -1 marks rows that every model was trained on, since each is
+            alone in its class, and a model without it would not know the class. Whatever their scores, they count as
+            more unusual than anything, so that no more rows are refused than if they had been held out.
+        twins : array (n,) of int, optional
+            The same number for rows that are equal, whatever their folds. All of them count as unusual as a new row
+            like them does: by the mean of the models that have not seen one of them. By default no rows are equal.
         """
         values, weight = check_weighted("scores", scores, weights)
         fold = np.zeros(len(values), dtype=np.int64) if folds is None else np.asarray(folds)
-        if fold.shape != values.shape or fold.dtype.kind not in "iu" or (fold < 0).any():
+        if fold.shape != values.shape or fold.dtype.kind not in "iu" or (fold < -1).any():
             raise ValueError(f"folds must number the fold of each of {len(values)} scores from 0 on; got {folds!r}")
-        order = np.argsort(values, kind="stable")
-        return cls(values[order], weight[order], fold[order])
+        own = np.where(fold < 0, np.inf, on_grid(values))
+        compared = own if twins is None else _mean_of_folds(own, fold, np.asarray(twins))
+        order = np.argsort(compared, kind="stable")
+        return cls(compared[order], weight[order], fold[order], own[order])
 
     @property
     def worth(self) -> float:
@@ -73,75 +106,55 @@ class Conformal:
 
         Without calibration rows they are 1. NaN counts as more unusual than anything.
 
-        Parameters
-        ----------
-        scores : array (N,), or (K, N)
-            Of rows, by the model of each fold. One for all folds makes p-values of cross-fitted models an
-            approximation for which nothing is proved.
+        Cross-fitted models give a row the mean of its scores by all folds.
         """
-        above = np.zeros(1)
-        for fold, score in enumerate(self._by_fold(scores)):
-            here = self.folds == fold
-            weights = np.append(np.cumsum(self.weights[here][::-1])[::-1], 0.0)
-            above = above + weights[np.searchsorted(self.scores[here], score, side="left")]
-        return self._level(above)
-
-    def margin(self, scores: ArrayLike, alpha: float) -> np.ndarray:
-        """How much more unusual rows (N,) may become before their p-value is at most ``alpha``; negative if it is.
-
-        ``scores`` are those of :meth:`p_value`, and the margins in their units. They are very large if no score is
-        unusual enough for ``alpha``.
-        """
-        given = self._by_fold(scores)
-        given = np.clip(np.where(np.isnan(given), UNREACHABLE, given), -UNREACHABLE, UNREACHABLE)
-        if not self.reaches(alpha):
-            return np.full(given.shape[1], UNREACHABLE)
-        n_rows = max(1, _MOST_MARGINS // max(1, len(self.scores)))
-        parts = np.split(given, range(n_rows, given.shape[1], n_rows), axis=1)
-        return np.concatenate([self._margin(part, alpha) for part in parts])
+        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)
+        return self._level(above[np.searchsorted(self.scores, on_grid(scores), side="left")])
 
     def threshold(self, alpha: float) -> float:
-        """The score above which p-values are at most ``alpha``, by one score for all folds; see :meth:`margin`."""
-        return float(self.margin(np.zeros(1), alpha)[0])
+        """The score above which p-values are at most ``alpha``; very large if no score is unusual enough for that."""
+        if not self.reaches(alpha):
+            return UNREACHABLE
+        above = np.cumsum(self.weights[::-1])[::-1]
+        kept = self.scores[self._level(above) > alpha]
+        return float(np.clip(kept[-1], -UNREACHABLE, UNREACHABLE)) if len(kept) else -UNREACHABLE
 
     def reaches(self, alpha: float) -> bool:
-        """Whether the p-value of the most unusual score is at most ``alpha``: otherwise there are too few rows."""
-        return bool(self._level(np.zeros(1))[0] <= alpha)
+        """Whether any p-value can be at most ``alpha``: otherwise there are too few rows, or too many are alone."""
+        return bool(self._level(self.weights[np.isposinf(self.scores)].sum()) <= alpha)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays to rebuild it from; folds only if there are several."""
-        folds = {"folds": self.folds} if self.folds.any() else {}
-        return {"scores": self.scores, "weights": self.weights, **folds}
+        """Arrays to rebuild it from; those of folds only if there are several."""
+        crossed = {"folds": self.folds, "own": self.own} if self.folds.any() else {}
+        return {"scores": self.scores, "weights": self.weights, **crossed}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Conformal:
         """Rebuild it from :meth:`to_arrays`."""
-        return cls.fit(arrays["scores"], arrays["weights"], arrays.get("folds"))
+        scores, weights = check_weighted("scores", arrays["scores"], arrays["weights"])
+        folds, own = arrays.get("folds", np.zeros(len(scores), dtype=np.int64)), arrays.get("own", scores)
+        if (np.diff(scores) < 0.0).any() or folds.shape != scores.shape or own.shape != scores.shape:
+            raise ValueError("scores must ascend, and each must have a fold and a score by its model")
+        if folds.dtype.kind not in "iu" or (folds < -1).any():
+            raise ValueError("folds must be numbers of folds, or -1")
+        return cls(scores, weights, folds, own)
 
     @property
     def n_folds(self) -> int:
         """How many models the scores are by."""
         return int(self.folds.max(initial=0)) + 1
 
-    def _level(self, above: np.ndarray) -> np.ndarray:
+    def _level(self, above: Any) -> Any:
         """P-values of rows than which calibration rows of this weight are at least as unusual."""
         return (above + 1.0) / (self.worth + 1.0)
 
-    def _by_fold(self, scores: ArrayLike) -> np.ndarray:
-        """Scores (K, N) from those of all folds, or from one (N,) for all."""
-        given = np.asarray(scores, dtype=np.float64)
-        if given.ndim == 2 and len(given) != self.n_folds:
-            raise ValueError(f"scores must be those of {self.n_folds} folds; got {len(given)}")
-        return np.broadcast_to(given, (self.n_folds, given.shape[-1]))
 
-    def _margin(self, scores: np.ndarray, alpha: float) -> np.ndarray:
-        apart = np.clip(self.scores, -UNREACHABLE, UNREACHABLE)[:, None] - scores[self.folds]  # (n, N)
-        order = np.argsort(-apart, axis=0, kind="stable")
-        # With so much margin or less, this weight of rows is at least as unusual.
-        levels = self._level(np.cumsum(self.weights[order], axis=0))
-        place = (levels > alpha).argmax(0)
-        found = np.take_along_axis(apart, np.take_along_axis(order, place[None], 0), 0)[0]
-        return np.where(levels[-1] > alpha, found, -UNREACHABLE)
+def _mean_of_folds(own: np.ndarray, folds: np.ndarray, twins: np.ndarray) -> np.ndarray:
+    """For rows (n,) with scores by the model of each one's fold, the mean of those of its twins, each fold once."""
+    _, first = np.unique(np.stack([twins, folds]), axis=1, return_index=True)  # one of the equal rows of each fold
+    n_twins = int(twins.max(initial=-1)) + 1
+    total = np.bincount(twins[first], own[first], n_twins)
+    return on_grid((total / np.maximum(np.bincount(twins[first], minlength=n_twins), 1))[twins])
 
 
 def rows_needed(level: float) -> int:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, on_grid
 
 _TAIL = 0.25
-ROUNDING = 1e-6  # relative: the score of a row may differ by so much from batch to batch
-APART = 1e-12  # relative: the least distance of knots, thousands of times what float64 rounds by
 LARGEST = 1e100  # in place of infinity: a finite number can be interpolated
 
 
@@ -25,8 +23,8 @@ class Surprise:
     mean excess of the upper quarter, so that the most unusual rows are still told apart. Without reference rows it is
     the score itself.
 
-    Scores of reference rows that differ by no more than rounding, such as the entropies of a model that is very sure,
-    count as the least of them: between them a surprise would rise so steeply that it depended on the arithmetic.
+    Scores are read on the grid of :func:`~socratic.uncertainty.conformal.on_grid`: between reference rows that differ
+    by rounding alone, as do the entropies of a model that is very sure, a surprise would depend on the arithmetic.
 
     Attributes
     ----------
@@ -49,7 +47,7 @@ class Surprise:
         if not len(scores):
             return cls(np.empty(0), np.empty(0), 0.0, 0.0)
         reference = Conformal.fit(scores, weights)
-        knots = _apart(np.unique(scores))
+        knots = np.unique(scores)
         below = np.cumsum(reference.weights)
         quantile = reference.scores[np.searchsorted(below, (1.0 - _TAIL) * below[-1])]
         tail = (scores > quantile) & (scores < LARGEST)
@@ -63,8 +61,7 @@ class Surprise:
         if not len(self.knots):
             return finite
         excess = finite - self.knots[-1]
-        above = excess > ROUNDING * (1.0 + abs(self.knots[-1]))
-        return np.where(above, self.top + self.slope * excess, np.interp(finite, self.knots, self.values))
+        return np.where(excess > 0.0, self.top + self.slope * excess, np.interp(finite, self.knots, self.values))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to rebuild it from."""
@@ -77,14 +74,5 @@ class Surprise:
         return cls(arrays["knots"], arrays["values"], top, slope)
 
 
-def _apart(ascending: np.ndarray) -> np.ndarray:
-    """The numbers (n,) without those at rounding distance above one that is kept: (K,)."""
-    kept = [float(ascending[0])]
-    for number in ascending[1:].tolist():
-        if number - kept[-1] > APART * (1.0 + abs(number)):
-            kept.append(number)
-    return np.array(kept)
-
-
 def _finite(scores: np.ndarray) -> np.ndarray:
-    return np.clip(scores, -LARGEST, LARGEST)
+    return on_grid(np.clip(scores, -LARGEST, LARGEST))
