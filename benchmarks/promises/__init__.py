@@ -1,0 +1,1 @@
+"""What the documentation promises, measured: one module for each promise."""
