@@ -36,7 +36,7 @@ mlflow.models.set_model(Answers())  # what MLflow takes when it runs this file
 def save(model: Path, folder: Path) -> None:
     """Write a folder of MLflow, with a copy of the model file."""
     mlflow.pyfunc.save_model(
-        folder, python_model=__file__, artifacts={"model": str(model)}, pip_requirements=["socratic[tables]"]
+        folder, python_model=__file__, artifacts={"model": str(model)}, pip_requirements=["socratic-circuits[tables]"]
     )
 
 

@@ -89,7 +89,7 @@ def test_without_npm_there_is_no_live_page(
 
 @pytest.mark.slow
 def test_site_builds_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("myst_nb", reason='needs pip install "socratic[docs]"')
+    pytest.importorskip("myst_nb", reason='needs pip install "socratic-circuits[docs]"')
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     done = subprocess.run(
         [*command, "-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")],

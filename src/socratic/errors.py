@@ -41,7 +41,7 @@ _PACKAGES = {"PIL": "Pillow"}
 """Packages that are installed by another name than they are imported by."""
 
 
-def import_extra(module: str, extra: str, what: str, distribution: str = "socratic") -> Any:
+def import_extra(module: str, extra: str, what: str, distribution: str = "socratic-circuits") -> Any:
     """The module of a package that comes with an extra.
 
     Parameters

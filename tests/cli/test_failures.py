@@ -237,7 +237,7 @@ for arguments in json.loads(sys.argv[1]):
     outcomes.append((code, out.getvalue(), err.getvalue()))
 json.dump(outcomes, sys.stdout)
 """
-TABLES = 'reading tables needs pyarrow; install it with: pip install "socratic[tables]"'
+TABLES = 'reading tables needs pyarrow; install it with: pip install "socratic-circuits[tables]"'
 EXTRAS = ("PIL", "cirkit", "graphviz", "matplotlib", "pandas", "polars", "pyarrow", "spflow", "yaml")
 PLAIN: list[tuple[list[str], str | None]] = [
     (["--help"], None),
@@ -246,7 +246,7 @@ PLAIN: list[tuple[list[str], str | None]] = [
     (["predict", "model", "test.csv", "-o", "{out}/o.parquet"], "needs pyarrow"),
     (["evaluate", "model", "test.csv", "--target", "outcome"], TABLES),
     (["evaluate", "model", "test.csv", "--target", "outcome", "--plots", "{out}/p"], "needs matplotlib"),
-    (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic[plots]"'),
+    (["demo", "-o", "{out}"], 'the demo needs matplotlib; install it with: pip install "socratic-circuits[plots]"'),
     (["info", "model"], None),
 ]
 

@@ -227,7 +227,7 @@ with warnings.catch_warnings(record=True) as found:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "graphviz", None)
-    with pytest.raises(ImportError, match=r'pip install "socratic\[draw\]"'):
+    with pytest.raises(ImportError, match=r'pip install "socratic-circuits\[draw\]"'):
         socratic.draw(small())
 
 

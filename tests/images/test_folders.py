@@ -273,7 +273,7 @@ def test_decompression_bombs_are_refused(tmp_path: Path, side: int, size: tuple[
 def test_pillow_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "1.png").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(ImportError, match=r"reading images needs Pillow; .* pip install .socratic\[images\]"):
+    with pytest.raises(ImportError, match=r"reading images needs Pillow; .* pip install .socratic-circuits\[images\]"):
         load_image_folder(tmp_path)
 
 

@@ -68,14 +68,14 @@ def check(models: Path, tmp_path: Path, engine: str, mark: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dask(models: Path, tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="pip install socratic[dask]")
+    pytest.importorskip("distributed", reason="pip install socratic-circuits[dask]")
     check(models, tmp_path, "dask", "spawn_main")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_client_of_dask_that_is_there(models: Path, tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="pip install socratic[dask]")
+    distributed = pytest.importorskip("distributed", reason="pip install socratic-circuits[dask]")
     data = write_tables(tmp_path / "data")
     score_files(models / "model", data, tmp_path / "whole")
     with distributed.Client(processes=False, threads_per_worker=4, dashboard_address=None) as client:
@@ -87,7 +87,7 @@ def test_a_client_of_dask_that_is_there(models: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ray(models: Path, tmp_path: Path) -> None:
-    ray: Any = pytest.importorskip("ray", reason="pip install socratic[ray]")
+    ray: Any = pytest.importorskip("ray", reason="pip install socratic-circuits[ray]")
     check(models, tmp_path, "ray", "MapWorker")
     assert not ray.is_initialized()
 
@@ -118,7 +118,7 @@ def test_a_column_of_spark(models: Path, tmp_path: Path, spark: Any) -> None:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The SQL of Spark, whose workers run on this machine."""
-    sql = pytest.importorskip("pyspark.sql", reason="pip install socratic[spark]")
+    sql = pytest.importorskip("pyspark.sql", reason="pip install socratic-circuits[spark]")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -163,7 +163,7 @@ def test_errors_name_the_argument_and_the_value(changed: dict[str, Any], error: 
 
 def test_without_pillow_only_jpeg_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r'needs Pillow.*pip install "socratic\[plots\]"'):
+    with pytest.raises(ImportError, match=r'needs Pillow.*pip install "socratic-circuits\[plots\]"'):
         corrupt(IMAGES, "jpeg_compression", 1)
     for corruption in CORRUPTIONS[:-1]:
         corrupt(IMAGES, corruption, 1)

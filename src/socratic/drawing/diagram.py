@@ -14,7 +14,7 @@ from socratic.circuit.nodes import children_of
 from socratic.drawing.picture import Picture
 from socratic.drawing.summary import summary
 from socratic.drawing.values import NodeValues, over_masks, under_one_mask
-from socratic.errors import check_count
+from socratic.errors import check_count, import_extra
 from socratic.inference.dropout import Dropout, MaskKind
 
 MAX_NODES = 200
@@ -58,11 +58,7 @@ def draw(
     Picture
         It has the DOT text as ``source``, shows itself in notebooks, and goes to a file by ``save``.
     """
-    try:
-        import graphviz
-    except ImportError as error:
-        raise ImportError('draw needs graphviz; install it with: pip install "socratic[draw]"') from error
-
+    graphviz = import_extra("graphviz", "draw", "draw")
     masked = Dropout.check(dropout, masks, root_dropout)
     if seed is not None:
         check_count("seed", seed, minimum=0)

@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 
+from socratic.errors import import_extra
 from socratic_experiments.shifts.pixels import Draws
 from socratic_experiments.shifts.resample import apply_pairs, box_matrix, gaussian_blur, sample
 
@@ -68,18 +69,12 @@ def _rounded(levels: np.ndarray) -> np.ndarray:
 
 def jpeg_compression(x: np.ndarray, quality: int, draws: Draws) -> np.ndarray:  # noqa: ARG001
     """Store as JPEG and read again, by Pillow; grey images as grey JPEG."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(
-            'the corruption "jpeg_compression" needs Pillow, which is not installed; '
-            'install it with: pip install "socratic[plots]"'
-        ) from error
+    image_module = import_extra("PIL.Image", "plots", 'the corruption "jpeg_compression"')
     pixels = np.ascontiguousarray(np.rint(x * 255).astype(np.uint8).transpose(0, 2, 3, 1))
     result = np.empty_like(pixels)
     for i, image in enumerate(pixels):
         file = io.BytesIO()
-        Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(file, "JPEG", quality=quality)
-        with Image.open(file) as stored:
+        image_module.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(file, "JPEG", quality=quality)
+        with image_module.open(file) as stored:
             result[i] = np.asarray(stored).reshape(image.shape)
     return result.transpose(0, 3, 1, 2) / np.float32(255)
