@@ -6,6 +6,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from socratic.errors import MissingExtraError, import_extra
+
 ROOT = Path(__file__).parents[1]
 COMMAND = re.compile(r"pip install [^\n]*?[\"'` ]([\w-]*)\[([\w,-]+)\\?\]")
 REQUIREMENT = re.compile(r"\"(socratic[\w-]*)\\?\[([\w,-]+)\\?\]\"")
@@ -38,11 +42,5 @@ def test_every_file_names_the_distribution_and_an_extra_that_it_has() -> None:
 
 
 def test_messages_name_the_distribution() -> None:
-    from socratic.errors import MissingExtraError, import_extra
-
-    try:
+    with pytest.raises(MissingExtraError, match=r'pip install "socratic-circuits\[serve\]"'):
         import_extra("no_such_module", "serve", "serving")
-    except MissingExtraError as error:
-        assert 'pip install "socratic-circuits[serve]"' in str(error)
-    else:
-        raise AssertionError("a module that does not exist was imported")

@@ -1,6 +1,7 @@
 """Circuits of other libraries, trained there, with dropout inference here.
 
-SPFlow and cirkit are optional (``pip install socratic-circuits[spflow]``, ``socratic-circuits[cirkit]``) and imported when used.
+SPFlow and cirkit are optional (``pip install socratic-circuits[spflow]``, ``socratic-circuits[cirkit]``) and imported
+when used.
 """
 
 from __future__ import annotations
