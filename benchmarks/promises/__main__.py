@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="how many")
     arguments = parser.parse_args()
     module = import_module(f"benchmarks.promises.{arguments.name}")
-    heading, _, rest = module.__doc__.strip().partition("\n")
+    heading, _, rest = (module.__doc__ or "").strip().partition("\n")
     rows = []
     with one_thread():
         for row in module.measure(arguments.data, arguments.seeds or module.SEEDS):

@@ -21,11 +21,6 @@ from tests.estimators.test_guarded import halves
 QUICK = {"n_epochs": 5, "n_sums": 4, "n_repetitions": 3, "random_state": 0}
 
 
-FOLDS_DECIDE = {
-    "check_outliers_train": "few rows: five models decide together, and score_samples minus offset_ is that of one"
-}
-
-
 @parametrize_with_checks(
     [
         CircuitClassifier(n_epochs=5, calibration_fraction=0.0),  # the models of folds are checked with the forest
@@ -33,8 +28,7 @@ FOLDS_DECIDE = {
         CircuitOutlierDetector(n_epochs=5),
         CircuitOutlierDetector(),
         CircuitDensity(n_epochs=5, n_circuits=2),
-    ],
-    expected_failed_checks=lambda estimator: FOLDS_DECIDE if repr(estimator) == "CircuitOutlierDetector()" else {},
+    ]
 )
 @pytest.mark.filterwarnings("ignore")  # the checks provoke them
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
