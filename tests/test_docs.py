@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import traceback
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+
+import socratic
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
@@ -190,6 +193,48 @@ def test_what_the_page_on_the_paper_names_exists() -> None:
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     assert missing_names(text) == []
     assert text.count("::test_") > 30
+
+
+DEFAULTS = {
+    "classifier.md": socratic.CircuitClassifier,
+    "density.md": socratic.CircuitDensity,
+    "guard.md": socratic.CircuitGuard,
+    "learned-structures.md": socratic.learn_spn,
+    "outlier-detector.md": socratic.CircuitOutlierDetector,
+}
+"""Pages with a table of defaults, and what has them."""
+
+
+def tables_of_defaults(text: str) -> list[tuple[str, str]]:
+    """The parameters in the tables of a page that have a column of defaults, and the default that it tells of each."""
+    found = []
+    for table in re.findall(r"^\| (?:parameter|argument) \| default \|.*\n\|[- |]*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for row in table.splitlines():
+            names, told = (cell.strip().replace("`", "") for cell in row.split("|")[1:3])
+            values = re.sub(r"\(.*?\)", "", told).split(",")  # in brackets is what "auto" comes to
+            each = names.split(", ")
+            values = values if len(values) == len(each) else values * len(each)
+            found += [(name, value.strip()) for name, value in zip(each, values, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_of_defaults_are_those_of_signatures(page: Path) -> None:
+    told = tables_of_defaults(page.read_text(encoding="utf-8"))
+    assert bool(told) == (page.name in DEFAULTS)
+    parameters = inspect.signature(DEFAULTS[page.name]).parameters if told else {}
+    for name, value in told:
+        default = parameters[name].default
+        assert default == (ast.literal_eval(value) if value else inspect.Parameter.empty), name
+
+
+def test_every_structure_is_in_the_table_of_structures() -> None:
+    from socratic.estimators.building import STRUCTURES
+
+    section = (ROOT / "docs" / "classifier.md").read_text(encoding="utf-8").partition("## Structures")[2]
+    assert sorted(re.findall(r'^\| "([\w-]+)" \|', section.partition("\n## ")[0], re.MULTILINE)) == sorted(
+        set(STRUCTURES) - {"auto"}
+    )
 
 
 def test_pages_are_found() -> None:
