@@ -110,9 +110,13 @@ def test_results_of_an_earlier_version_are_marked_and_no_part_of_growth() -> Non
     versions = dict.fromkeys(
         all_points(), 2.0
     )  # measured in two runs, of which one went on where the other was stopped
-    latest = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()))
+    latest = Results(
+        "cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()), {"SPFlow": "1.1.0"}
+    )
     versions[along("depth")[0]] = 1.0
-    mixed = Results("cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()))
+    mixed = Results(
+        "cpu", "a machine", ceilings, tuple(measured(*pair) for pair in versions.items()), {"SPFlow": "1.1.0"}
+    )
     assert "Points marked" not in section(latest)
     assert "| depth 2 |" in section(latest)
     assert "- Points marked \\*, 1 of them," in section(mixed)

@@ -49,6 +49,8 @@ class Run:
         ceilings = {"what": "ceilings", "machine": machine(device)}
         if self.needs("ceilings", ceilings):
             self.keep(ceilings, ours.ask("ceilings"))
+        for peer, library in theirs.items():
+            self.keep({"what": "version", "peer": peer, "version": library.ask("version")}, {})
         for point in all_points():
             for peer, library in theirs.items():
                 keys = {task: {"what": task, "peer": peer, **asdict(point)} for task in TASKS}

@@ -236,3 +236,5 @@ BUILDERS: dict[str, Callable[[Point], Model]] = {
 }
 PEERS = {"cpu": ("spflow", "cirkit"), "cuda": ("spflow", "cirkit", "pyjuice")}
 NAMES = {"spflow": "SPFlow", "cirkit": "cirkit", "pyjuice": "PyJuice"}
+DISTRIBUTIONS = {"spflow": "spflow", "cirkit": "libcirkit", "pyjuice": "pyjuice"}
+"""What they are installed by."""

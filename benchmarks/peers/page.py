@@ -24,13 +24,14 @@ python -m benchmarks.peers --device cpu   # or cuda
 from what it measured (`benchmarks/results`). A run that was stopped goes on where it was; `--again` measures anew.
 
 - **What is compared.** RAT-SPNs with Gaussian leaves and all pairs as products, as many leaves as sums, 10 classes,
-  float32. The other library builds the circuit, and this library reads it with its parameters: SPFlow 1.1's `Einet`
+  float32. The other library builds the circuit, and this library reads it with its parameters: SPFlow's `Einet`
   with einsum layers, and `libcirkit`'s random binary trees with Tucker layers, folded and optimised. Log-likelihoods
   and gradients of both are compared before there is a ratio. PyJuice, which needs a GPU, cannot represent that circuit:
   it has one of the same depth and repetitions with as many parameters as nearly as its blocks allow, one root, and
   steps of expectation maximisation; while its leaves are standard normal it has to find that density, whatever its
-  weights are. Its sums are those that it has in Triton: those in CUDA are compiled on first use, which did not end
-  within three minutes. simple-einet is not to be had from PyPI and is not among them.
+  weights are. It has its own CUDA kernels, which `nvcc` and the package `nvidia-cutlass` compile on first use (one to
+  three minutes, before anything is timed), beside those in Triton, and takes whichever it
+  prefers. simple-einet is not to be had from PyPI and is not among them.
   On a CPU this library takes its kernels, which a compiler built when it was installed.
 - **Forward** is the log-likelihood of every class without gradients, normalising the weights included. SPFlow keeps its
   normalised weights from the first call on. **A training step** is the gradient of the mean log-likelihood of the rows'
@@ -87,7 +88,8 @@ def section(results: Results) -> str:
         f"## {TITLES[results.device]}",
         "",
         f"{results.machine}. A product of matrices reaches {ceilings['flops'] / 1e9:,.0f} GFLOP/s, "
-        f"a copy {ceilings['bytes'] / 1e9:,.1f} GB/s.",
+        f"a copy {ceilings['bytes'] / 1e9:,.1f} GB/s. "
+        f"Beside it: {', '.join(f'{peer} {results.versions[peer]}' for peer in results.peers)}.",
         "",
         *verdict(results),
         "### The paper's size",

@@ -53,19 +53,24 @@ class Results:
     machine: str
     ceilings: Measures
     results: tuple[Result, ...]
+    versions: dict[str, str]
+    """Releases of the other libraries, by their names."""
 
     @classmethod
     def read(cls, path: Path, device: str) -> Results:
         """What was kept in a file."""
-        machine, ceilings, results = "", {}, []
+        machine, ceilings, results, versions = "", {}, [], {}
         for names, measures in Records(path):
             if names["what"] == "ceilings":
                 machine, ceilings = str(names["machine"]), measures
                 continue
+            if names["what"] == "version":
+                versions[NAMES[str(names["peer"])]] = str(names["version"])
+                continue
             point = Point(**{field.name: int(names[field.name]) for field in fields(Point)})
             peer = NAMES[str(names["peer"])] if "peer" in names else None
             results.append(Result(str(names["what"]), peer, point, measures))
-        return cls(device, machine, ceilings, tuple(results))
+        return cls(device, machine, ceilings, tuple(results), versions)
 
     def is_older(self, result: Result) -> bool:
         """Whether a result is of another version of this library than the latest one."""

@@ -15,13 +15,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import socratic
-from benchmarks.peers.models import BUILDERS, Model, own
+from benchmarks.peers.models import BUILDERS, DISTRIBUTIONS, Model, own
 from benchmarks.peers.points import Point
 from benchmarks.peers.queries import QUERIES, Ready
 from socratic.kernels.sums import sums_of_pairs, takes_pair_sums
@@ -41,6 +42,10 @@ class Worker:
     def __init__(self, library: str, device: str) -> None:
         self.library, self.device = library, torch.device(device)
         self.clock = "cpu" if device == "cpu" else "wall"
+
+    def version(self) -> str:
+        """The installed release of the library."""
+        return version(DISTRIBUTIONS[self.library])
 
     def build(self, point: dict[str, int], path: str | None) -> dict[str, Any]:
         """Build the library's circuit; this library's is read from ``path`` if there is one, others write theirs."""
