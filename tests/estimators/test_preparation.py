@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from socratic.estimators.preparation import MIN_HELD_OUT, Prepared, prepare, split_rows
+from socratic.estimators.crossing import assign_folds
+from socratic.estimators.preparation import MIN_HELD_OUT, MOST_TOGETHER, Prepared, prepare, split_rows
 from socratic.tables.raw import raw_table
 
 
@@ -33,7 +34,9 @@ def test_a_row_alone_in_its_class_is_drawn_as_often_as_others_and_trained_on() -
     labels = np.concatenate([np.zeros(900, dtype=int), np.arange(1, 101)])
     drawn = []
     for seed in range(200):
-        split = split_rows(labels, np.random.default_rng(seed), validation=0.0, calibration=0.2, reference=0.25)
+        split = split_rows(
+            labels, np.arange(len(labels)), np.random.default_rng(seed), validation=0.0, calibration=0.2, reference=0.25
+        )
         assert np.isin(np.flatnonzero(labels > 0), split.train).all()
         drawn.append(len(split.alone))
     error = np.std(drawn) / np.sqrt(len(drawn))
@@ -42,7 +45,9 @@ def test_a_row_alone_in_its_class_is_drawn_as_often_as_others_and_trained_on() -
 
 def test_every_class_keeps_rows_to_train_on() -> None:
     labels = np.array([0] * 80 + [1] * 17 + [2, 2, 3])
-    split = split_rows(labels, np.random.default_rng(0), validation=0.2, calibration=0.4, reference=1 / 3)
+    split = split_rows(
+        labels, np.arange(len(labels)), np.random.default_rng(0), validation=0.2, calibration=0.4, reference=1 / 3
+    )
     parts = (split.train, split.validation, split.reference, split.calibration)
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(100))
     assert set(labels[split.train]) == {0, 1, 2, 3}
@@ -53,5 +58,33 @@ def test_every_class_keeps_rows_to_train_on() -> None:
 
 def test_too_few_rows_to_hold_out_are_all_trained_on() -> None:
     n = MIN_HELD_OUT * 5 - 3
-    split = split_rows(np.zeros(n), np.random.default_rng(0), validation=0.0, calibration=0.2, reference=0.5)
+    split = split_rows(
+        np.zeros(n), np.arange(n), np.random.default_rng(0), validation=0.0, calibration=0.2, reference=0.5
+    )
     assert (len(split.train), len(split.calibration)) == (n, 0)
+
+
+def test_few_equal_rows_are_held_out_together_and_many_are_spread() -> None:
+    """Three copies of each of 60 rows, and a row that 20 others equal."""
+    twins = np.concatenate([np.repeat(np.arange(60), 3), np.full(20, 60)])
+    labels = np.arange(len(twins)) // 3 % 2
+    assert len(twins) - 180 > MOST_TOGETHER
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        split = split_rows(labels, twins, rng, validation=0.2, calibration=0.3, reference=0.5)
+        part = np.empty(len(twins), dtype=int)
+        for number, rows in enumerate((split.train, split.validation, split.reference, split.calibration)):
+            part[rows] = number
+        folds = assign_folds(labels, twins, rng, costly=False)
+        assert folds is not None
+        for found in (part, folds):
+            assert (found[:180].reshape(60, 3) == found[:180:3, None]).all()
+            assert len(np.unique(found[180:])) > 1
+
+
+def test_a_class_of_copies_alone_is_trained_on() -> None:
+    labels, twins = np.array([0] * 40 + [1] * 3), np.append(np.arange(40), [40] * 3)
+    folds = assign_folds(labels, twins, np.random.default_rng(0), costly=False)
+    assert folds is not None
+    np.testing.assert_array_equal(folds[40:], -1)
+    assert (folds[:40] >= 0).all()

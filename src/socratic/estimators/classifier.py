@@ -17,7 +17,7 @@ from socratic.estimators.choosing import AUTO
 from socratic.estimators.classification import CircuitClassifierBase
 from socratic.estimators.committee import NO_DROPOUT
 from socratic.estimators.comparing import compare_structures
-from socratic.estimators.crossing import familiar_surprises, fit_folds, pooled_detector
+from socratic.estimators.crossing import familiar_surprises, fit_folds, share_detector
 from socratic.estimators.generative import LabelledGenerativeMixin
 from socratic.estimators.learned import FOREST, LEARNED, fit_forest
 from socratic.estimators.members import Fitted, Member, fit_members
@@ -287,7 +287,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         answers = [model._answer_encoded(rows.x) for model, rows, _ in fitted]
         rows = Rows.concatenate([fold.rows for fold in fitted])
         scores = [answer.uncertainty.scores() for answer in answers]
-        self.detector_ = pooled_detector(self.detector, self.folds_, scores, rows.weight.double().numpy())
+        self.detector_ = share_detector(self.detector, self.folds_, scores, rows.weight.double().numpy())
         (places,) = np.nonzero(folds < 0)
         alone = Rows(
             torch.empty(len(places), rows.x.shape[1]),

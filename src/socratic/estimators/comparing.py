@@ -82,7 +82,7 @@ def _folds(rows: Prepared, rng: np.random.Generator) -> np.ndarray:
     if len(labels) < CROSS_FITTED_BELOW:
         folds = assign_folds(labels, rows.twin, rng, costly=False)
         return np.full(len(labels), -1) if folds is None else folds
-    held_out = split_rows(labels, rng, validation=0.0, calibration=_HELD_OUT, reference=0.0).calibration
+    held_out = split_rows(labels, rows.twin, rng, validation=0.0, calibration=_HELD_OUT, reference=0.0).calibration
     return np.where(np.isin(np.arange(len(labels)), held_out), 0, -1)
 
 
@@ -99,7 +99,9 @@ def _held_out_loss(
     for number in range(int(folds.max()) + 1):
         model = copy_for_part(estimator, rng)
         model.structure_ = structure
-        split = split_fold(rows.labels, folds, number, rng, validation=model._validation(len(folds)), reference=0.0)
+        split = split_fold(
+            rows.labels, rows.twin, folds, number, rng, validation=model._validation(len(folds)), reference=0.0
+        )
         model.table_, parts = rows.divide(split)
         fit(model, parts)
         judged = parts.calibration

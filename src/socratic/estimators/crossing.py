@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, Split, split_rows
+from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, Split, shuffled_units, split_rows
 from socratic.learning.settings import Rows
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.reasons import FamiliarSurprises
@@ -35,28 +35,37 @@ class Fold(NamedTuple):
 def assign_folds(labels: np.ndarray, twins: np.ndarray, rng: np.random.Generator, *, costly: bool) -> np.ndarray | None:
     """The fold (N,) that each row is held out in; None if there are rows enough to hold some out for good.
 
-    Folds hold as many rows of each class, as nearly as possible. A row that is alone in its class is trained on in all
-    of them, and has the number -1. None also if too few rows differ, by the numbers ``twins`` (N,) of equal ones.
-    ``costly`` is whether models take long to fit.
+    Folds hold as many rows of each class, as nearly as possible; rows that may be copies of each other stay together,
+    see :func:`~preparation.shuffled_units`. A row that is alone in its class, or has nothing but copies there, is
+    trained on in all of them, and has the number -1. None also if there are many rows of which few differ, by the
+    numbers ``twins`` (N,) of equal ones. ``costly`` is whether models take long to fit.
     """
-    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW) or len(np.unique(twins)) < MIN_HELD_OUT:
+    few_differ = len(np.unique(twins)) < min(MIN_HELD_OUT, len(labels))
+    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW) or few_differ:
         return None
     folds = np.full(len(labels), -1)
     n_divided = 0
     for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
-        if len(members) > 1:
-            folds[members] = (n_divided + np.arange(len(members))) % N_FOLDS
-            n_divided += len(members)
+        members, units = shuffled_units(np.flatnonzero(labels == label), twins, rng)
+        if units[-1] > 0:
+            folds[members] = (n_divided + units) % N_FOLDS
+            n_divided += units[-1] + 1
     return folds if n_divided else None
 
 
 def split_fold(
-    labels: np.ndarray, folds: np.ndarray, fold: int, rng: np.random.Generator, *, validation: float, reference: float
+    labels: np.ndarray,
+    twins: np.ndarray,
+    folds: np.ndarray,
+    fold: int,
+    rng: np.random.Generator,
+    *,
+    validation: float,
+    reference: float,
 ) -> Split:
     """One fold to calibrate on, and the other rows divided: see :func:`split_rows`."""
     others = np.flatnonzero(folds != fold)
-    inner = split_rows(labels[others], rng, validation=validation, calibration=reference, reference=1.0)
+    inner = split_rows(labels[others], twins[others], rng, validation=validation, calibration=reference, reference=1.0)
     train, stop, chosen_by = (others[part] for part in (inner.train, inner.validation, inner.reference))
     return Split(train, stop, chosen_by, np.flatnonzero(folds == fold), np.empty(0, dtype=int))
 
@@ -93,7 +102,9 @@ def fit_folds(
     read = replace(prepared, codes=np.where(np.isinf(codes), np.nan, codes))
     for number in range(int(folds.max()) + 1):
         model = copy_for_part(estimator, rng)
-        split = split_fold(prepared.labels, folds, number, rng, validation=validation, reference=reference)
+        split = split_fold(
+            prepared.labels, prepared.twin, folds, number, rng, validation=validation, reference=reference
+        )
         model.table_, parts = read.divide(split)
         fit(model, parts)
         yield Fold(model, parts.calibration, split.calibration)
@@ -116,8 +127,16 @@ def familiar_surprises(folds: list[Fold]) -> FamiliarSurprises:
     return FamiliarSurprises.fit(np.concatenate(found), Rows.concatenate([fold.rows for fold in folds]).weight.numpy())
 
 
-def pooled_detector(kind: str, models: Sequence[Any], scores: Sequence[Scores], weights: np.ndarray) -> Detector:
-    """The mean of the detectors of folds, on the scale of the scores that their models give to the rows of each."""
+def share_detector(kind: str, models: Sequence[Any], scores: Sequence[Scores], weights: np.ndarray) -> Detector:
+    """One detector for the models of all folds: the mean of their weights, on the scale of the rows of all of them.
+
+    With a scale of its own, learnt from a fifth of the rows, each model would disagree with the others about what is
+    unusual. The mean over models, which new rows are judged by, is then seldom as unusual as the judgement of a single
+    one, which calibration rows have, and too few rows would be refused.
+    """
     together = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
     mean = {name: float(np.mean([model.detector_.weights[name] for model in models])) for name in together}
-    return replace(fit_detector(kind, together, [], reference_weight=weights), weights=mean)
+    detector = replace(fit_detector(kind, together, [], reference_weight=weights), weights=mean)
+    for model in models:
+        model.detector_ = detector
+    return detector

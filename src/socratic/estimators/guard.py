@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from socratic.errors import check_choice
-from socratic.estimators.crossing import assign_folds, pooled_detector, split_fold
+from socratic.estimators.crossing import assign_folds, share_detector, split_fold
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.given_rows import Given, are_images, as_given, draws_of, n_rows, shifts_of
 from socratic.estimators.guarded import ask, check_model, classes_of, entropy
@@ -280,7 +280,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         one_class = np.zeros(len(folds), dtype=np.int64)
         with _rare_values_ignored():
             for number in range(int(folds.max()) + 1):
-                split = split_fold(one_class, folds, number, rng, validation=0.0, reference=0.25)
+                split = split_fold(one_class, rows.twin, folds, number, rng, validation=0.0, reference=0.25)
                 reference = split.reference if len(split.reference) else split.train
                 model = clone(self)
                 model.classes_, model.n_calibration_ = self.classes_, 0
@@ -295,11 +295,11 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
             self._fit_profile(rows, rng)
         self.folds_ = tuple(models)
         weights = rows.weight[np.concatenate(places)]
-        unusual = [model.detector_.score(part) for model, part in zip(models, scores, strict=True)]
+        shared = share_detector(self.detector, models, scores, weights)
+        unusual = np.concatenate([shared.score(part) for part in scores])
         numbers = np.repeat(np.arange(len(models)), [len(part) for part in places])
-        self.detector_ = pooled_detector(self.detector, models, scores, weights).compared_with(
-            Conformal.fit(np.concatenate(unusual), weights, numbers, rows.twin[np.concatenate(places)])
-        )
+        twins = rows.twin[np.concatenate(places)]
+        self.detector_ = shared.compared_with(Conformal.fit(unusual, weights, numbers, twins))
         self.n_calibration_ = len(weights)
         in_its_units = np.concatenate(surprises) - self.density_.table_.log_scale
         self.density_.familiar_ = FamiliarSurprises.fit(in_its_units, weights)
@@ -324,7 +324,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         if held_out is None:
             one_class = np.zeros(len(rows.weight), dtype=np.int64)
             share = self.calibration_fraction
-            split = split_rows(one_class, rng, validation=0.0, calibration=share, reference=_REFERENCE)
+            split = split_rows(one_class, rows.twin, rng, validation=0.0, calibration=share, reference=_REFERENCE)
             if not len(split.calibration):
                 return rows, rows, rows
             return rows.take(split.train), rows.take(split.reference), rows.take(split.calibration)

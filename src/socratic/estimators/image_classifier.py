@@ -195,7 +195,9 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         fraction = self.calibration_fraction
         if isinstance(fraction, str):
             fraction = min(0.2, _MOST_CALIBRATION / len(images))
-        split = split_rows(labels, rng, validation=0.0, calibration=float(fraction), reference=1 / 3)
+        split = split_rows(
+            labels, np.arange(len(labels)), rng, validation=0.0, calibration=float(fraction), reference=1 / 3
+        )
         self._choose(images[split.train])
         train, reference, calibration, alone = (
             self._rows(images[place], labels[place])

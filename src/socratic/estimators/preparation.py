@@ -20,6 +20,12 @@ MIN_HELD_OUT = 20
 """Fewer rows than this are not worth holding out."""
 
 
+MOST_TOGETHER = 5
+"""Equal rows of a class that are held out together: if they are copies, whoever is trained on one knows the others.
+
+More of them are a value that the source repeats, as new rows will; whoever makes so many copies gives weights instead.
+"""
+
 MOST_COPIES = 5_000_000
 """Rows to train on that whole-number weights may become, unless more were given."""
 
@@ -85,7 +91,7 @@ class Prepared:
 
     Each is one draw from the population, whatever its weight: it is held out as a whole, and becomes several rows only
     to be trained on. Equal rows are draws of their own: sources repeat themselves, as a sensor does that reads its
-    default. Whoever makes copies of rows gives them a weight instead.
+    default. Up to :data:`MOST_TOGETHER` of them may be copies that somebody made, and are held out together.
 
     Attributes
     ----------
@@ -152,18 +158,37 @@ def prepare(raw: RawTable, labels: np.ndarray, weight: np.ndarray, leaf: Mapping
     return Prepared(columns, codes, labels, weight[order], twin.ravel(), np.flatnonzero(used)[order])
 
 
+def shuffled_units(members: np.ndarray, twins: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (m,) in random order, those that are held out together side by side, and the number (m,) of each such unit.
+
+    ``members`` (m,) are rows of one class, and ``twins`` (N,) the same number for rows that are equal.
+    """
+    order = rng.permutation(members)
+    _, first, group, count = np.unique(twins[order], return_index=True, return_inverse=True, return_counts=True)
+    begins = np.where(count[group] > MOST_TOGETHER, np.arange(len(order)), first[group])
+    place = np.argsort(begins, kind="stable")
+    return order[place], np.unique(begins[place], return_inverse=True)[1]
+
+
 def split_rows(
-    labels: np.ndarray, rng: np.random.Generator, *, validation: float, calibration: float, reference: float
+    labels: np.ndarray,
+    twins: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    validation: float,
+    calibration: float,
+    reference: float,
 ) -> Split:
     """Hold rows out at random, class by class.
 
-    Every class keeps at least half of its rows, and one, for training. A row that is alone in its class is as likely
+    Every class keeps at least half of its rows, and one, for training. Rows that may be copies of each other stay
+    together (:data:`MOST_TOGETHER`). A row that is alone in its class, or has nothing but copies there, is as likely
     drawn to calibrate on as others are, and trained on in any case. Parts too small to be worth it stay empty.
 
     Parameters
     ----------
-    labels : ndarray (N,)
-        The class of each row.
+    labels, twins : ndarray (N,)
+        The class of each row, and the same number for rows that are equal.
     rng : Generator
     validation, calibration : float
         Shares of the rows to stop on, and to calibrate on.
@@ -179,15 +204,18 @@ def split_rows(
     alone: list[int] = []
     parts: list[list[int]] = [[], [], []]  # train, validation, calibration
     for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
+        members, units = shuffled_units(np.flatnonzero(labels == label), twins, rng)
         stops = np.cumsum(held_out_of(len(members), n, sizes, rng))
+        stops = np.searchsorted(units, units[stops])  # where the unit begins that each would cut
         parts[1].extend(members[: stops[0]])
         parts[2].extend(members[stops[0] : stops[1]])
         parts[0].extend(members[stops[1] :])
-        if len(members) == 1 and rng.random() < (1.0 - reference) * sizes[1] / n:
+        if units[-1] == 0 and rng.random() < (1.0 - reference) * sizes[1] / n:
             alone.extend(members)
-    held = rng.permutation(parts[2]).astype(int)
+    held, together = shuffled_units(np.array(parts[2], dtype=int), twins, rng)
     first = int(reference * len(held))
+    if first < len(held):
+        first = int(np.searchsorted(together, together[first]))
     train, stop = (np.array(sorted(part), dtype=int) for part in parts[:2])
     return Split(train, stop, np.sort(held[:first]), np.sort(held[first:]), np.array(alone, dtype=int))
 

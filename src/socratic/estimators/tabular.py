@@ -149,7 +149,9 @@ class TableEstimator(ExplainingEstimator):
         ``validated`` says that rows to stop on were given, so that none of these are held out.
         """
         validation = 0.0 if validated else self._validation(len(prepared.labels))
-        split = split_rows(prepared.labels, rng, validation=validation, calibration=calibration, reference=reference)
+        split = split_rows(
+            prepared.labels, prepared.twin, rng, validation=validation, calibration=calibration, reference=reference
+        )
         self.table_, parts = prepared.divide(split)
         return parts
 
