@@ -1,9 +1,9 @@
 """Rates on data with repeats, sentinels, long tails and rare classes.
 
-Of rows drawn as the training rows were, how many are refused at 1 and at 5 %, and in how many streams of 1,000 of them a
-drift monitor alarms, whose rate is 1 %. In brackets: standard errors over seeds. "All of a repeat refused" counts fits
-in which a row that stands for a tenth of the data is refused, at 5 %. `calibrated_` is the share of fits that say that
-they keep the rate. The data are made up.
+Of rows drawn as the training rows were, how many are refused at 1 and at 5 %, and in how many streams of 1,000 of them
+a drift monitor alarms, whose rate is 1 %. In brackets: standard errors over seeds. "All of a repeat refused" counts
+fits in which a row that stands for a tenth of the data is refused, at 5 %. `calibrated_` is the share of fits that say
+that they keep the rate. The data are made up.
 
 - *continuous*: five correlated normal columns.
 - *default reading*: in a tenth of the rows all columns have one value, one of them fractional.
