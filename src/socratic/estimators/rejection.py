@@ -41,9 +41,9 @@ class RejectingEstimator(SocraticEstimator):
 
         What is promised is an average over calibrations; this is about the one at hand. With n calibration rows the
         share has a Beta(k, n + 1 - k) distribution, k = floor(rate (n + 1)), whatever the data: exact for rows that
-        were held out, of equal weight and without ties, which make the share smaller. For cross-fitted models it is an
-        approximation, as if all rows had been held out. With calibration by class it is that of the class with the
-        fewest rows.
+        were held out for good, of equal weight and without ties, which make the share smaller. Of cross-fitted models
+        nothing is proved: it is taken to scatter as with half as many rows, which is measured to be wide enough. With
+        calibration by class it is the share of the class with the fewest rows.
 
         Parameters
         ----------
@@ -58,7 +58,9 @@ class RejectingEstimator(SocraticEstimator):
         above = math.floor(self._rate() * (n + 1.0) + 1e-9)
         if not above:
             return (0.0, 0.0) if self.n_calibration_ else (0.0, 1.0)
-        low, high = beta.ppf([0.5 - confidence / 2.0, 0.5 + confidence / 2.0], above, n + 1.0 - above)
+        worth = 0.5 if self.folds_ else 1.0
+        limits = [0.5 - confidence / 2.0, 0.5 + confidence / 2.0]
+        low, high = beta.ppf(limits, worth * above, worth * (n + 1.0 - above))
         return float(low), float(high)
 
     def _check_fitted(self) -> None:
