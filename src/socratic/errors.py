@@ -26,7 +26,7 @@ class ModelFileError(ValueError):
 
 
 class CalibrationWarning(UserWarning):
-    """A model that cannot keep its ``rejection_rate``: too few rows were held out to calibrate on."""
+    """A ``rejection_rate`` that cannot be kept, or that a guard keeps only by leaving a score out."""
 
 
 class DataFileError(ValueError):

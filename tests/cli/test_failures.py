@@ -164,7 +164,8 @@ def test_other_models_are_named(run: Run, tmp_path: Path) -> None:
 
 def test_guards_are_nothing_alone(run: Run, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(80, 2))
-    guard = socratic.CircuitGuard(_halves, density=socratic.CircuitDensity(n_epochs=1), random_state=0).fit(x)
+    guard = socratic.CircuitGuard(_halves, density=socratic.CircuitDensity(n_epochs=1), random_state=0)
+    guard.fit(x, unseen=True)
     guard.save(tmp_path / "guard")
     rows = write_csv(tmp_path / "rows.csv", table(5, 0))
     for arguments in (["predict", tmp_path / "guard", rows, "-o", tmp_path / "out.csv"], ["info", tmp_path / "guard"]):

@@ -122,7 +122,7 @@ def test_a_guard_explains_by_its_circuit(tmp_path: Path) -> None:
     x = rng.normal(size=(400, 3))
     x[:, 1] += x[:, 0]
     model = LogisticRegression().fit(x[:100], x[:100, 0] > 0)
-    guard = CircuitGuard(model, density=CircuitDensity(n_epochs=3), random_state=0).fit(x[100:])
+    guard = CircuitGuard(model, density=CircuitDensity(n_epochs=3), random_state=0).fit(x[100:], unseen=True)
     assert len(guard.density_.familiar_.surprise) == guard.n_calibration_
     wrong = x[:5].copy()
     wrong[:, 2] += 50.0

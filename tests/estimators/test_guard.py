@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from socratic import CircuitDensity, CircuitGuard, CircuitImageDensity
 from socratic.errors import CalibrationWarning
-from socratic.estimators.guard import GUARD_SCORES
+from socratic.estimators.guard import CIRCUIT_SCORES, GUARD_SCORES
 from socratic.uncertainty import auroc
 from socratic.uncertainty.conformal import on_grid
 from tests.estimators.test_classifier import mixed_frame
@@ -86,7 +86,7 @@ def network(images: np.ndarray, labels: np.ndarray, seed: int, n_steps: int = 15
 @pytest.fixture(scope="module")
 def guard() -> CircuitGuard:
     x, y = generated(1200, 0)
-    return CircuitGuard(logistic(x[:500], y[:500]), density=QUICK, random_state=0).fit(x[500:])
+    return CircuitGuard(logistic(x[:500], y[:500]), density=QUICK, random_state=0).fit(x[500:], unseen=True)
 
 
 @pytest.mark.parametrize("make", [logistic, forest])
@@ -94,7 +94,7 @@ def test_answers_are_those_of_the_model(make: Callable[..., Any]) -> None:
     x, y = generated(900, 1)
     names = np.array(["north", "east", "south", "west"])[y]
     model = make(x[:400], names[:400])
-    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[400:])
+    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[400:], unseen=True)
     assert guard.classes_.tolist() == ["east", "north", "south", "west"]
     np.testing.assert_array_equal(guard.predict(x), model.predict(x))
     np.testing.assert_array_equal(guard.predict_proba(x), model.predict_proba(x))
@@ -119,7 +119,7 @@ def test_every_refusal_follows_from_the_scores(guard: CircuitGuard) -> None:
 def test_one_score_can_decide_alone(detector: str) -> None:
     x, y = generated(900, 1)
     model = logistic(x[:400], y[:400])
-    guard = CircuitGuard(model, detector=detector, density=QUICK, random_state=0).fit(x[400:])
+    guard = CircuitGuard(model, detector=detector, density=QUICK, random_state=0).fit(x[400:], unseen=True)
     scores = guard.score_samples(x)
     expected = {
         "log_likelihood": lambda: guard.density_.score_samples(x) + guard.density_.table_.log_scale.sum(),  # no units
@@ -132,7 +132,7 @@ def test_one_score_can_decide_alone(detector: str) -> None:
 def test_a_mixed_frame_goes_to_the_model_as_it_is() -> None:
     frame, labels = mixed_frame(700)
     model = of_a_frame(frame[:300], labels[:300])
-    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(frame[300:])
+    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(frame[300:], unseen=True)
     np.testing.assert_array_equal(guard.predict_proba(frame), model.predict_proba(frame))
     assert guard.feature_names_in_.tolist() == list(frame.columns)
     assert guard.reject(frame[300:]).mean() < 0.15
@@ -195,7 +195,7 @@ def fresh_share(x: np.ndarray, y: np.ndarray, seed: int, apart: bool) -> float:
     order = np.random.default_rng(seed).permutation(len(x))
     train, guarding, fresh = np.split(order, [300, 600])
     guard = CircuitGuard(forest(x[train], y[train]), density=QUICK, random_state=seed)
-    guard = guard.fit(x[train], held_out=x[guarding]) if apart else guard.fit(x[guarding])
+    guard = guard.fit(x[train], held_out=x[guarding]) if apart else guard.fit(x[guarding], unseen=True)
     return guard.reject(x[fresh]).mean()
 
 
@@ -217,7 +217,7 @@ def test_copies_of_rows_do_not_break_the_promise() -> None:
         order = np.random.default_rng(seed).permutation(len(x))
         repeated = np.repeat(order[300:600], 4)
         guard = CircuitGuard(forest(x[order[:300]], y[order[:300]]), density=QUICK, random_state=seed)
-        shares.append(guard.fit(x[repeated]).reject(x[order[600:]]).mean())
+        shares.append(guard.fit(x[repeated], unseen=True).reject(x[order[600:]]).mean())
     assert np.mean(shares) <= 0.05 + 3 * np.std(shares) / np.sqrt(len(shares))
 
 
@@ -226,17 +226,17 @@ def test_with_too_few_rows_it_says_so() -> None:
     x, y = load_breast_cancer(return_X_y=True)
     model = logistic(x[:300], y[:300])
     with pytest.warns(CalibrationWarning, match="15 rows were calibrated on, .* needs at least 19"):
-        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[300:315])
+        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[300:315], unseen=True)
     assert not guard.calibrated_
     with pytest.warns(CalibrationWarning, match="no row is refused"):
         assert not guard.reject(x[380:]).any()
     guard.set_params(calibration_fraction=0.0)
     with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
-        guard.fit(x[300:380])
+        guard.fit(x[300:380], unseen=True)
     with pytest.raises(ValueError, match="held_out must hold at least 20 rows that differ; got n_samples = 1"):
         guard.fit(x[300:], held_out=np.repeat(x[:1], 50, axis=0))
     with pytest.raises(ValueError, match="X must hold at least 5 rows that differ; got n_samples = 4"):
-        guard.fit(x[:4])
+        guard.fit(x[:4], unseen=True)
 
 
 def test_rows_for_which_the_model_gives_nan_are_refused() -> None:
@@ -245,20 +245,21 @@ def test_rows_for_which_the_model_gives_nan_are_refused() -> None:
     def model(rows: np.ndarray) -> np.ndarray:
         return np.where(np.abs(rows[:, :1]) > 50.0, np.nan, halves(rows))
 
-    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x)
+    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x, unseen=True)
     few = x[:3].copy()
     few[1, 0] = 60.0
     assert guard.p_value(few)[1] == pytest.approx(guard.detector_.calibration.p_value([np.inf])[0])
     assert guard.predict_or_reject(few)[1] is None
     x[:, 0] += 60.0
     with pytest.raises(ValueError, match=r"model must give probabilities of all rows .*; got NaN for 40 of 40 rows"):
-        guard.fit(x)
+        guard.fit(x, unseen=True)
 
 
 @pytest.mark.parametrize("answer", [[1.0], [1.0, 0.0], [0.5, 0.5]])
 def test_a_model_that_says_nothing_leaves_the_circuit_to_decide(answer: list[float]) -> None:
     x, _ = generated(600, 0)
-    guard = CircuitGuard(lambda rows: np.tile(answer, (len(rows), 1)), density=QUICK, random_state=0).fit(x)
+    model = CircuitGuard(lambda rows: np.tile(answer, (len(rows), 1)), density=QUICK, random_state=0)
+    guard = model.fit(x, unseen=True)
     assert guard.reject(generated(2000, 1)[0]).mean() < 0.1
     assert guard.reject(3.0 * x).mean() > 0.8
     with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
@@ -267,7 +268,7 @@ def test_a_model_that_says_nothing_leaves_the_circuit_to_decide(answer: list[flo
 
 def test_a_model_that_answers_otherwise_than_before_is_refused(guard: CircuitGuard) -> None:
     x, _ = generated(600, 0)
-    other = CircuitGuard(halves, density=QUICK, random_state=0).fit(x)
+    other = CircuitGuard(halves, density=QUICK, random_state=0).fit(x, unseen=True)
     other.model = lambda rows: np.full((len(rows), 3), 1 / 3)
     with pytest.raises(ValueError, match="for each of 2 classes, as it did when the guard was fitted; got 3"):
         other.p_value(x)
@@ -279,13 +280,14 @@ def test_a_model_that_answers_otherwise_than_before_is_refused(guard: CircuitGua
 def test_the_models_own_errors_come_through() -> None:
     x, y = generated(600, 0)
     with pytest.raises(NotFittedError):
-        CircuitGuard(LogisticRegression()).fit(x)
-    guard = CircuitGuard(logistic(x[:200], y[:200]), density=QUICK, random_state=0).fit(x[200:])
+        CircuitGuard(LogisticRegression()).fit(x, unseen=True)
+    guard = CircuitGuard(logistic(x[:200], y[:200]), density=QUICK, random_state=0).fit(x[200:], unseen=True)
     holes = np.where(np.random.default_rng(0).random(x.shape) < 0.1, np.nan, x)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         guard.p_value(holes)
     tolerant = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=2000)).fit(holes[:200], y[:200])
-    assert CircuitGuard(tolerant, density=QUICK, random_state=0).fit(holes[200:]).reject(holes).mean() < 0.15
+    again = CircuitGuard(tolerant, density=QUICK, random_state=0).fit(holes[200:], unseen=True)
+    assert again.reject(holes).mean() < 0.15
 
 
 def test_rare_categories_among_held_out_rows_alone_are_no_trouble() -> None:
@@ -295,7 +297,7 @@ def test_rare_categories_among_held_out_rows_alone_are_no_trouble() -> None:
     model = make_pipeline(encoder, LogisticRegression()).fit(frame, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(frame)
+        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(frame, unseen=True)
     assert len(guard.density_.table_.columns[3].categories) < frame["colour"].nunique()
 
 
@@ -314,14 +316,14 @@ def test_rare_categories_among_held_out_rows_alone_are_no_trouble() -> None:
 )
 def test_wrong_arguments_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        CircuitGuard(**{"model": halves, **settings}).fit(generated(100, 0)[0])
+        CircuitGuard(**{"model": halves, **settings}).fit(generated(100, 0)[0], unseen=True)
 
 
 def test_images_need_a_density_of_images() -> None:
     with pytest.raises(ValueError, match="density must be a CircuitImageDensity for images; got CircuitDensity"):
-        CircuitGuard(halves, density=QUICK).fit(np.zeros((30, 4, 4), dtype=np.uint8))
+        CircuitGuard(halves, density=QUICK).fit(np.zeros((30, 4, 4), dtype=np.uint8), unseen=True)
     with pytest.raises(ValueError, match="images must hold bytes"):
-        CircuitGuard(halves).fit(np.zeros((30, 4, 4)))
+        CircuitGuard(halves).fit(np.zeros((30, 4, 4)), unseen=True)
 
 
 def test_clones_and_copies_guard_the_same_model(guard: CircuitGuard) -> None:
@@ -331,7 +333,8 @@ def test_clones_and_copies_guard_the_same_model(guard: CircuitGuard) -> None:
     assert copy.density is not guard.density
     assert repr(copy.density) == repr(guard.density)
     assert not hasattr(copy, "density_")
-    assert cross_val_score(guard, x, y, cv=2).mean() == pytest.approx(guard.score(x, y), abs=0.02)
+    scores = cross_val_score(guard, x, y, cv=2, params={"unseen": True})
+    assert scores.mean() == pytest.approx(guard.score(x, y), abs=0.02)
     again = pickle.loads(pickle.dumps(guard))
     np.testing.assert_array_equal(again.p_value(x), guard.p_value(x))
 
@@ -339,7 +342,7 @@ def test_clones_and_copies_guard_the_same_model(guard: CircuitGuard) -> None:
 def test_equal_seeds_give_equal_guards_and_labels_change_nothing(guard: CircuitGuard) -> None:
     x, y = generated(1200, 0)
     before = pickle.dumps(guard.model)
-    again = clone(guard).fit(x[500:], y[500:])
+    again = clone(guard).fit(x[500:], y[500:], unseen=True)
     np.testing.assert_array_equal(again.score_samples(x), guard.score_samples(x))
     assert pickle.dumps(guard.model) == before
 
@@ -347,5 +350,79 @@ def test_equal_seeds_give_equal_guards_and_labels_change_nothing(guard: CircuitG
 def test_a_frame_in_another_order_of_rows_gives_the_same_guard() -> None:
     x, _ = generated(300, 0)
     frame = pd.DataFrame(x, columns=[f"c{place}" for place in range(x.shape[1])])
-    guards = [CircuitGuard(halves, density=QUICK, random_state=0).fit(part) for part in (frame, frame[::-1])]
+    guards = [
+        CircuitGuard(halves, density=QUICK, random_state=0).fit(part, unseen=True) for part in (frame, frame[::-1])
+    ]
     np.testing.assert_array_equal(guards[0].p_value(frame), guards[1].p_value(frame))
+
+
+def test_rows_that_the_model_may_know_are_compared_by_the_circuit_alone_and_it_says_so() -> None:
+    x, y = generated(900, 1)
+    model = forest(x[:600], y[:600])
+    guard = CircuitGuard(model, density=QUICK, random_state=0)
+    with pytest.warns(CalibrationWarning) as told:
+        guard.fit(x[:600])
+    assert [str(each.message) for each in told] == [
+        "the guard leaves out the model's entropy, which is smaller on rows that the model was trained on than on any "
+        "others, and goes by its circuit alone: give such rows as held_out, or say unseen=True if the model was not "
+        "trained on X"
+    ]
+    assert told[0].filename == __file__
+    assert tuple(guard.detector_.weights) == CIRCUIT_SCORES
+    guard.model = lambda rows: np.full((len(rows), 4), 0.25)
+    p_value = guard.p_value(x[600:])
+    guard.model = model
+    np.testing.assert_array_equal(guard.p_value(x[600:]), p_value)
+
+
+@pytest.mark.parametrize("said", [{"unseen": True}, {"held_out": slice(300, 600)}])
+def test_rows_that_are_new_to_the_model_bring_its_doubt_in(said: dict[str, Any]) -> None:
+    x, y = generated(900, 1)
+    guard = CircuitGuard(forest(x[600:], y[600:]), density=QUICK, random_state=0)
+    told = {name: x[value] if isinstance(value, slice) else value for name, value in said.items()}
+    assert tuple(guard.fit(x[:300], **told).detector_.weights) == GUARD_SCORES
+    assert guard.set_params(detector="entropy").fit(x[:300], **told).detector_.kind == "entropy"
+
+
+@pytest.mark.parametrize("detector", CIRCUIT_SCORES)
+def test_a_score_of_the_circuit_needs_nothing_of_the_kind(detector: str) -> None:
+    x, y = generated(600, 1)
+    guard = CircuitGuard(forest(x, y), detector=detector, density=QUICK, random_state=0).fit(x)
+    assert guard.detector_.weights[detector] == 1.0
+
+
+def test_entropy_alone_is_refused_on_rows_that_the_model_may_know() -> None:
+    x, y = generated(600, 1)
+    with pytest.raises(
+        ValueError,
+        match="detector='entropy' must be calibrated on rows that the model was not trained on: give such rows as "
+        "held_out, or say unseen=True",
+    ):
+        CircuitGuard(forest(x, y), detector="entropy", density=QUICK).fit(x)
+
+
+def test_a_row_without_an_answer_is_refused_also_by_the_circuit_alone() -> None:
+    x, _ = generated(600, 0)
+
+    def model(rows: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(rows[:, :1]) > 50.0, np.nan, halves(rows))
+
+    guard = CircuitGuard(model, detector="profile", density=QUICK, random_state=0).fit(x)
+    guard.model = lambda rows: np.full((len(rows), 2), np.nan)
+    assert guard.reject(x).all()
+    assert np.isneginf(guard.score_samples(x)).all()
+
+
+@pytest.mark.filterwarnings("ignore:the guard leaves out")
+@pytest.mark.slow
+@pytest.mark.parametrize("n_rows", [300, 900])
+def test_no_more_familiar_rows_are_refused_by_a_guard_fitted_where_its_model_was(n_rows: int) -> None:
+    x, y = load_digits(return_X_y=True)
+    shares = []
+    for seed in range(8):
+        train, fresh = np.split(np.random.default_rng(seed).permutation(len(x)), [n_rows])
+        guard = CircuitGuard(forest(x[train], y[train], seed), density=QUICK, random_state=seed).fit(x[train])
+        shares.append(guard.reject(x[fresh]).mean())
+    error = np.std(shares, ddof=1) / np.sqrt(len(shares))
+    print(f"{n_rows} rows: {np.mean(shares):.4f} refused, standard error {error:.4f}")
+    assert np.mean(shares) <= 0.06

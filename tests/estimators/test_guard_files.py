@@ -24,7 +24,9 @@ X, Y = generated(700, 0)
 
 @pytest.fixture(scope="module")
 def guard() -> CircuitGuard:
-    return CircuitGuard(logistic(X[:300], Y[:300]), density=QUICK, rejected_label="?", random_state=0).fit(X[300:])
+    model = logistic(X[:300], Y[:300])
+    guard = CircuitGuard(model, density=QUICK, rejected_label="?", random_state=0)
+    return guard.fit(X[300:], unseen=True)
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_guard_of_images_comes_back(tmp_path: Path) -> None:
         return halves((batch.astype(float) - 127.5).reshape(len(batch), -1) / 255)
 
     density = CircuitImageDensity(n_epochs=1, n_sums=2)
-    guard = CircuitGuard(model, density=density, random_state=0).fit(images)
+    guard = CircuitGuard(model, density=density, random_state=0).fit(images, unseen=True)
     guard.save(tmp_path / "guard")
     loaded = socratic.load(tmp_path / "guard", model=model)
     np.testing.assert_array_equal(loaded.p_value(images), guard.p_value(images))
@@ -70,7 +72,7 @@ def test_nothing_of_the_model_is_in_the_file(guard: CircuitGuard, path: Path) ->
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_p_values(tmp_path: Path) -> None:
-    guard = CircuitGuard(halves, density=QUICK, random_state=0).fit(X)
+    guard = CircuitGuard(halves, density=QUICK, random_state=0).fit(X, unseen=True)
     guard.save(tmp_path / "guard")
     np.save(tmp_path / "rows", X)
     code = (
@@ -148,7 +150,7 @@ def test_a_score_that_guards_do_not_have_is_named(guard: CircuitGuard, path: Pat
 
 def test_a_circuit_can_be_guarded_and_stays_out_of_the_file(tmp_path: Path) -> None:
     model = socratic.CircuitClassifier(n_epochs=2, n_sums=2, n_repetitions=1, random_state=0).fit(X[:300], Y[:300])
-    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(X[300:])
+    guard = CircuitGuard(model, density=QUICK, random_state=0).fit(X[300:], unseen=True)
     guard.save(tmp_path / "guard")
     assert "CircuitClassifier" not in str(read_tensors(tmp_path / "guard", FORMAT, VERSION)[1])
     np.testing.assert_array_equal(socratic.load(tmp_path / "guard", model=model).p_value(X), guard.p_value(X))

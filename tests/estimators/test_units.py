@@ -42,7 +42,8 @@ def learned(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 def guard(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     model = make_pipeline(SimpleImputer(), StandardScaler(), GaussianNB()).fit(rows[::2], LABELS[::2])
     density = CircuitDensity(structure="random", **FEW)
-    return CircuitGuard(model, density=density, rejection_rate=0.2, random_state=0).fit(rows[1::2]).p_value
+    guard = CircuitGuard(model, density=density, rejection_rate=0.2, random_state=0)
+    return guard.fit(rows[1::2], unseen=True).p_value
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.15])

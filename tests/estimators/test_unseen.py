@@ -60,7 +60,7 @@ def guard() -> Judge:
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
     model = make_pipeline(codes, RandomForestClassifier(20, random_state=0)).fit(ROWS[:200], LABELS[:200])
     density = CircuitDensity(structure="random", leaf=LEAF, **FEW)
-    return CircuitGuard(model, density=density, random_state=0).fit(ROWS[200:]).p_value
+    return CircuitGuard(model, density=density, random_state=0).fit(ROWS[200:], unseen=True).p_value
 
 
 @pytest.fixture(scope="module", params=[classifier, detector, learned, guard])

@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from socratic.errors import check_choice
+from socratic.errors import CalibrationWarning, check_choice
 from socratic.estimators.crossing import assign_folds, share_detector, split_fold
 from socratic.estimators.density import CircuitDensity
 from socratic.estimators.given_rows import Given, are_images, as_given, draws_of, n_rows, shifts_of
@@ -32,8 +32,11 @@ from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
 
-GUARD_SCORES = ("log_likelihood", "typicality", "profile", "entropy")
-"""What is unusual about a row: to the circuit the first three, to the model the last."""
+CIRCUIT_SCORES = ("log_likelihood", "typicality", "profile")
+"""What is unusual about a row to the circuit, whatever the model answers."""
+ENTROPY = "entropy"
+"""What is unusual about it to the model, which is surer of rows that it was trained on than of any others."""
+GUARD_SCORES = (*CIRCUIT_SCORES, ENTROPY)
 _REFERENCE = 1 / 3
 """Share of the held-out rows that scores are weighed by; the others are calibrated on."""
 
@@ -58,7 +61,8 @@ GUARD_PARAMETERS: Mapping[str, Parameter] = {
     ),
     "detector": Parameter(
         "{" + ", ".join(f'"{name}"' for name in (COMBINED, *GUARD_SCORES)) + "}",
-        "The score that rejection is based on: three of the circuit, the entropy of the model, or all of them.",
+        "The score that rejection is based on: three of the circuit, the entropy of the model, or all of them. The "
+        "entropy needs rows that the model has not seen: see ``fit``.",
         one_of(COMBINED, *GUARD_SCORES),
     ),
 }
@@ -116,8 +120,20 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         self.calibration_fraction = calibration_fraction
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, held_out: Any = None) -> CircuitGuard:  # noqa: ARG002, N803
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,  # noqa: ARG002
+        *,
+        held_out: Any = None,
+        unseen: bool = False,
+    ) -> CircuitGuard:
         """Learn the inputs, and calibrate; the model stays what it is.
+
+        A model is surer of the rows that it was trained on than of any others. Compared with those, new familiar rows
+        leave it in doubt and would be refused too often. So its doubt, ``entropy``, is one of the scores only if there
+        are rows of which you say that it has not seen them: ``held_out``, or ``X`` itself with ``unseen=True``. Without
+        them the scores of the circuit decide, which keep ``rejection_rate`` whatever the model was trained on.
 
         Parameters
         ----------
@@ -125,15 +141,24 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
             Rows to train the circuit on, in the form that the model takes.
         y : ignored
         held_out : like X, optional
-            Rows to calibrate on. By default some rows of ``X`` are held out from the circuit. Either must be rows that
-            the model was *not* trained on: it is surer of rows that it knows than of any others.
+            Rows to calibrate on, which the model was not trained on. By default some rows of ``X`` are held out from
+            the circuit.
+        unseen : bool
+            Whether the model was not trained on any row of ``X`` either.
+
+        Raises
+        ------
+        ValueError
+            If ``detector="entropy"`` is to decide, and no rows are said to be new to the model.
 
         Warns
         -----
         CalibrationWarning
-            If too few rows can be held out to keep ``rejection_rate``; ``calibrated_`` is False then.
+            If the entropy is left out of the combined score for want of such rows; and if too few rows can be held out
+            to keep ``rejection_rate``: ``calibrated_`` is False then.
         """
         self._check_parameters()
+        asks_model = self._asks_model(held_out is not None or unseen)
         rng = self._generator()
         density = self._new_density(as_given("X", X), rng)
         rows = draws_of("X", X, density, N_FOLDS)
@@ -141,9 +166,9 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         if held_out is None and self.calibration_fraction and isinstance(density, CircuitDensity):
             folds = assign_folds(np.zeros(len(rows.twin), dtype=int), rows.twin, rng, costly=density._takes_long())
         if folds is None:
-            self._calibrate(density, *self._divide(density, rows, held_out, rng), rng)
+            self._calibrate(density, *self._divide(density, rows, held_out, rng), rng, asks_model)
         else:
-            self._cross_fit(density, rows, folds, rng)
+            self._cross_fit(density, rows, folds, rng, asks_model)
         self._warn_unless_calibrated()
         return self
 
@@ -173,11 +198,12 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         check_is_fitted(self)
         probabilities = self._ask(X)
         if not self.folds_:
-            scores = [self.detector_.score(self._scores(X, probabilities))]
+            scores = np.stack([self.detector_.score(self._scores(X, probabilities))])
         else:
             with _rare_values_ignored():  # which were told of when the rows were scored
-                scores = [fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_]
-        return Judgement(np.stack(scores), self.detector_.calibration.p_value(np.mean(scores, 0)))
+                scores = np.stack([fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_])
+        scores[:, np.isnan(probabilities).any(1)] = np.inf  # the model has no answer, whatever the circuit says
+        return Judgement(scores, self.detector_.calibration.p_value(scores.mean(0)))
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """Which rows to refuse: (N,) booleans.
@@ -256,8 +282,30 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         seed = int(rng.integers(2**31 - 1))
         return density.set_params(random_state=seed) if density.random_state is None else density
 
+    def _asks_model(self, new_to_model: bool) -> bool:
+        """Whether the model's doubt is a score: only by rows that it has not seen is it known what is usual."""
+        if new_to_model or self.detector not in (COMBINED, ENTROPY):
+            return self.detector in (COMBINED, ENTROPY)
+        fix = "give such rows as held_out, or say unseen=True if the model was not trained on X"
+        if self.detector == ENTROPY:
+            raise ValueError(
+                f"detector={ENTROPY!r} must be calibrated on rows that the model was not trained on: {fix}"
+            )
+        message = (
+            f"the guard leaves out the model's {ENTROPY}, which is smaller on rows that the model was trained on than on "
+            f"any others, and goes by its circuit alone: {fix}"
+        )
+        warnings.warn(message, CalibrationWarning, stacklevel=3)
+        return False
+
     def _calibrate(
-        self, density: Any, train: Given, reference: Given, calibration: Given, rng: np.random.Generator
+        self,
+        density: Any,
+        train: Given,
+        reference: Given,
+        calibration: Given,
+        rng: np.random.Generator,
+        asks_model: bool,
     ) -> None:
         """Compare with rows that were held out; with the training rows if those are few."""
         self.folds_ = ()
@@ -266,13 +314,15 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         answers = self._ask_familiar(reference), self._ask_familiar(calibration)
         self.classes_ = classes_of(self.model, answers[0])
         with _rare_values_ignored():
-            self._learn(density, train, reference, answers[0], rng)
+            self._learn(density, train, reference, answers[0] if asks_model else None, rng)
             scores = self.detector_.score(self._scores(calibration.rows, answers[1]))
             self.detector_ = self.detector_.compared_with(Conformal.fit(scores, calibration.weight))
             kept = calibration.take(FamiliarSurprises.places(len(calibration.weight)))
             self.density_._remember_batches(self.density_._batches(kept.rows), kept.weight)
 
-    def _cross_fit(self, density: CircuitDensity, rows: Given, folds: np.ndarray, rng: np.random.Generator) -> None:
+    def _cross_fit(
+        self, density: CircuitDensity, rows: Given, folds: np.ndarray, rng: np.random.Generator, asks_model: bool
+    ) -> None:
         """Compare with all rows, each by a guard that learned from those of other folds."""
         answers = self._ask_familiar(rows)
         self.classes_ = classes_of(self.model, answers)
@@ -284,11 +334,12 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 reference = split.reference if len(split.reference) else split.train
                 model = clone(self)
                 model.classes_, model.n_calibration_ = self.classes_, 0
-                model._learn(clone(density), rows.take(split.train), rows.take(reference), answers[reference], rng)
+                weighed = answers[reference] if asks_model else None
+                model._learn(clone(density), rows.take(split.train), rows.take(reference), weighed, rng)
                 models.append(model)
                 places.append(split.calibration)
                 held_out = rows.take(split.calibration).rows
-                scores.append(model._scores(held_out, answers[split.calibration]))
+                scores.append(model._scores(held_out, answers[split.calibration] if asks_model else None))
                 surprise = [model.density_._surprise(x) for x in model.density_._batches(held_out)]
                 surprises.append(np.concatenate(surprise) + model.density_.table_.log_scale)
             self.density_ = _fitted(density, rows)
@@ -305,15 +356,18 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         self.density_.familiar_ = FamiliarSurprises.fit(in_its_units, weights)
 
     def _learn(
-        self, density: Any, train: Given, reference: Given, answers: np.ndarray, rng: np.random.Generator
+        self, density: Any, train: Given, reference: Given, answers: np.ndarray | None, rng: np.random.Generator
     ) -> None:
-        """Learn the inputs, and what scores are worth by reference rows and the model's answers to them."""
+        """Learn the inputs, and what scores are worth by reference rows and any answers of the model to them."""
         self.density_ = _fitted(density, train)
         crossed = self._fit_profile(reference, rng)
         self.detector_ = fit_detector(
             self.detector,
             {**self._scores(reference.rows, answers), "profile": crossed},
-            [self._scores(rows, self._ask(rows)) for rows in shifts_of(reference.rows, rng)],
+            [
+                self._scores(rows, None if answers is None else self._ask(rows))
+                for rows in shifts_of(reference.rows, rng)
+            ],
             reference_weight=reference.weight,
         )
 
@@ -354,10 +408,11 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
             )
         return probabilities
 
-    def _scores(self, X: Any, probabilities: np.ndarray) -> Scores:  # noqa: N803
+    def _scores(self, X: Any, probabilities: np.ndarray | None) -> Scores:  # noqa: N803
+        """The scores of rows by name: those of the circuit, and that of the model if it was asked."""
         parts = [self._circuit_scores(x) for x in self.density_._batches(X)]
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return {**joined, "entropy": entropy(probabilities)}
+        return joined if probabilities is None else {**joined, ENTROPY: entropy(probabilities)}
 
     def _circuit_scores(self, x: Tensor) -> Scores:
         """The scores of rows (n, V) as the circuit reads them."""
