@@ -7,7 +7,7 @@ part. A guard is fitted
 - *where the model was*: `fit(X_train)`, which leaves the model's entropy out and says so;
 - *and on held-out rows*: `fit(X_train, held_out=X_more)`;
 - *on rows new to the model*: `fit(X_more, unseen=True)`;
-- *where the model was, said to be new to it*: `fit(X_train, unseen=True)`, which is not true. This is what happens if the
+- *where the model was, said to be new to it*: `fit(X_train, unseen=True)`, which is not true: what happens if the
   model's entropy is compared with that of rows that it knows.
 
 The forest is scikit-learn's with 100 trees, of the pixels as columns. The callable is a network of 64 units in
@@ -31,13 +31,13 @@ from socratic import CalibrationWarning, CircuitGuard, CircuitImageDensity
 
 SEEDS = 40
 HEADER = ["data", "model", "rows", "guard fitted", "refused", "share of fits refusing more than 8 %"]
-Fit = Callable[[CircuitGuard, np.ndarray, np.ndarray], CircuitGuard]
+Fit = Callable[[CircuitGuard, tuple[np.ndarray, np.ndarray]], CircuitGuard]
 
 CASES: dict[str, Fit] = {
-    "where the model was": lambda guard, train, more: guard.fit(train),
-    "and on held-out rows": lambda guard, train, more: guard.fit(train, held_out=more),
-    "on rows new to the model": lambda guard, train, more: guard.fit(more, unseen=True),
-    "where the model was, said to be new to it": lambda guard, train, more: guard.fit(train, unseen=True),
+    "where the model was": lambda guard, rows: guard.fit(rows[0]),
+    "and on held-out rows": lambda guard, rows: guard.fit(rows[0], held_out=rows[1]),
+    "on rows new to the model": lambda guard, rows: guard.fit(rows[1], unseen=True),
+    "where the model was, said to be new to it": lambda guard, rows: guard.fit(rows[0], unseen=True),
 }
 """How a guard is fitted, given the rows of the model and others."""
 
@@ -74,11 +74,12 @@ def _refused(data: str, make: Callable[..., Any], n_rows: int, fit: Fit, seed: i
     guard = CircuitGuard(make(x[train], y[train], seed), density=density, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        return float(fit(guard, x[train], x[more]).reject(x[fresh]).mean())
+        return float(fit(guard, (x[train], x[more])).reject(x[fresh]).mean())
 
 
 def measure(data: Path | None, seeds: int) -> Iterator[list[str]]:
-    """Every setting and case."""
+    """Every setting and case; ``data`` is not needed."""
+    del data
     for kind, model, make, n_rows in SETTINGS:
         for case, fit in CASES.items():
             shares = np.array([_refused(kind, make, n_rows, fit, seed) for seed in range(seeds)])

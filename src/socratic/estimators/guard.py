@@ -292,8 +292,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 f"detector={ENTROPY!r} must be calibrated on rows that the model was not trained on: {fix}"
             )
         message = (
-            f"the guard leaves out the model's {ENTROPY}, which is smaller on rows that the model was trained on than on "
-            f"any others, and goes by its circuit alone: {fix}"
+            f"the guard leaves out the model's {ENTROPY}, which is smaller on rows that the model was trained on than "
+            f"on any others, and goes by its circuit alone: {fix}"
         )
         warnings.warn(message, CalibrationWarning, stacklevel=3)
         return False
