@@ -16,6 +16,7 @@ PACKAGE = Path(socratic.__file__).parent
 CORE = [
     "errors",
     "files",
+    "model_files",
     "workers",
     "pages",
     "notebook",
@@ -40,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning": {*CORE},
     "tables": {*CORE},
     "estimators": {*CORE, "images", "uncertainty", "learning", "tables"},
-    "loading": {"errors", "circuit", "estimators"},
+    "loading": {"errors", "model_files", "circuit", "estimators"},
     "scoring": {*CORE, "images", "uncertainty", "learning", "tables", "estimators", "loading"},
     "scale": {*CORE, "tables", "estimators", "loading", "scoring"},
     "serve": {"", *CORE, "images", "uncertainty", "tables", "estimators", "loading", "scoring"},

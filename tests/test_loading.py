@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import socratic
-from socratic.circuit.storage import write_tensors
 from socratic.errors import ModelFileError
+from socratic.model_files import write_tensors
 
 
 def test_every_kind_of_model_is_read(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from socratic.circuit.storage import FORMATS, load_circuit, read_format
+from socratic.circuit.storage import FORMATS, load_circuit
 from socratic.errors import ModelFileError
+from socratic.model_files import ModelFile, read_bytes
 
 _OTHERS = {"socratic.checkpoint": "the checkpoint of a training that was interrupted; fit again with it to go on"}
 
@@ -38,16 +39,33 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu", mo
         If ``model`` is missing for a guard, is another than the guard was fitted for, or is given for anything else.
     """
     source = Path(path)
-    kind = read_format(source)
+    return load_bytes(read_bytes(source), source, device=device, model=model)
+
+
+def load_bytes(
+    content: bytes, source: str | os.PathLike[str], *, device: str | torch.device = "cpu", model: Any = None
+) -> Any:
+    """The same from the content of a file, for those who read it themselves, to name it by its hash, say.
+
+    Parameters
+    ----------
+    content : bytes
+    source : path
+        Where it is from, for messages.
+    device, model
+        As for :func:`load`.
+    """
+    torch.empty(0, device=device)  # a device that is not there is no damage
+    file = ModelFile.of(content, Path(source))
     loaded: Any
-    if kind in FORMATS:
-        loaded = load_circuit(source, kind, device)
+    if file.kind in FORMATS:
+        loaded = load_circuit(file, device)
     else:
         from socratic.estimators import storage
 
-        if kind not in storage.FORMATS:
-            raise ModelFileError(f"{source} holds no model: it is {_OTHERS.get(kind, f'a {kind}')}")
-        loaded = storage.load_estimator(source, kind, device)
+        if file.kind != storage.FORMAT:
+            raise ModelFileError(f"{source} holds no model: it is {_OTHERS.get(file.kind, f'a {file.kind}')}")
+        loaded = storage.load_estimator(file, device)
     guards = hasattr(loaded, "guard")
     if guards and model is None:
         raise ValueError(f"{source} holds a guard without its model: give it as model")

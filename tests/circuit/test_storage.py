@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import socratic
 from socratic.errors import ModelFileError
 from socratic.families import Binomial, Categorical, Gaussian
+from socratic.model_files import digest_of
 
 
 @pytest.fixture
@@ -29,9 +30,11 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def rewrite(path: Path, header: dict[str, Any] | str, tensors: dict[str, torch.Tensor] | None = None) -> None:
-    """Write a model file anew with another header or other tensors."""
-    text = header if isinstance(header, str) else json.dumps(header)
-    save_file(load_file(path) if tensors is None else tensors, path, metadata={"socratic": text})
+    """Write a model file anew with another header or other tensors, and the digest of these."""
+    tensors = load_file(path) if tensors is None else tensors
+    if isinstance(header, dict):
+        header = json.dumps({**header, "digest": digest_of(*map(header.get, ("format", "version", "config")), tensors)})
+    save_file(tensors, path, metadata={"socratic": header})
 
 
 def reconfigure(path: Path, **changes: object) -> None:

@@ -12,9 +12,9 @@ import torch
 from sklearn.datasets import load_iris
 
 import socratic
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators import CircuitClassifier, CircuitImageClassifier, storage
 from socratic.inference.tempering import WORTHS
+from socratic.model_files import read_tensors, write_tensors
 from socratic.tables.inputs import encode_rows
 from socratic.uncertainty.detector import MIN_REFERENCE
 from socratic.uncertainty.scores import SCORES

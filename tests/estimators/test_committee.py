@@ -11,9 +11,9 @@ import torch
 from sklearn.datasets import load_iris
 
 import socratic
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.errors import ModelFileError
 from socratic.estimators import CircuitClassifier, storage
+from socratic.model_files import read_tensors, write_tensors
 from socratic.tables.inputs import encode_rows
 
 X, Y = load_iris(return_X_y=True)

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 import socratic
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators import CircuitDensity, CircuitOutlierDetector, DensityUncertainty, storage
+from socratic.model_files import read_tensors, write_tensors
 from socratic.tables.columns import Table
 from socratic.tables.inputs import encode_rows
 from tests.estimators.test_classifier import mixed_frame

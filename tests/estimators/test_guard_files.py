@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 import socratic
 from socratic import CircuitDensity, CircuitGuard, CircuitImageDensity, ModelFileError
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators.storage import FORMAT, VERSION
+from socratic.model_files import read_tensors, write_tensors
 from tests.estimators.test_guard import QUICK, generated, logistic
 from tests.estimators.test_guarded import halves
 

@@ -12,9 +12,9 @@ import torch
 from sklearn.base import clone
 
 import socratic
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators import CircuitClassifier, CircuitDensity, CircuitImageClassifier, storage
 from socratic.estimators.posterior import DOUBTS, POSTERIORS, Uncertain, dropout_of
+from socratic.model_files import read_tensors, write_tensors
 from socratic.tables.inputs import encode_rows
 from tests.estimators.test_classifier import mixed_frame
 

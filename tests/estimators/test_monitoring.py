@@ -20,8 +20,8 @@ from socratic import (
     DriftMonitor,
     ModelFileError,
 )
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.estimators.monitoring import FORMAT, VERSION
+from socratic.model_files import read_tensors, write_tensors
 
 
 def rows(n_rows: int, seed: int) -> np.ndarray:
@@ -166,7 +166,7 @@ def test_files_of_other_models_and_damaged_ones_are_refused(detector: CircuitOut
         (lambda state: state["sequences"][0].update(alarm="x"), "alarm must be a whole number from 0 to 39; got 'x'"),
         (lambda state: state["sequences"][0].update(alarm=3), "since must be a whole number from 0 to 3; got None"),
         (lambda state: state["sequences"][1].update(peak=None), "peak must be a finite number; got None"),
-        (lambda state: state["sequences"].pop(), "cannot be gone on from"),
+        (lambda state: state["sequences"].pop(), "is damaged: it does not describe a monitor of this model"),
     ],
 )
 def test_files_that_say_what_cannot_be_are_refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pandas as pd
 import pytest
 
 import socratic
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.errors import ModelFileError
 from socratic.estimators import (
     CircuitClassifier,
@@ -23,6 +21,7 @@ from socratic.estimators import (
     storage,
 )
 from socratic.families import Binomial
+from socratic.model_files import read_tensors, write_tensors
 from tests.estimators.test_classifier import mixed_frame
 
 QUICK: dict[str, Any] = {"n_epochs": 2, "n_sums": 3, "n_repetitions": 2, "random_state": 0}
@@ -160,30 +159,6 @@ def test_parts_that_do_not_fit_together_are_refused(
     write_tensors(path, storage.FORMAT, storage.VERSION, tensors, config)
     with pytest.raises(ModelFileError, match="is damaged: it does not describe a"):
         socratic.load(path)
-
-
-BEFORE = Path(__file__).parent / "written_before"
-EXPECTED = json.loads((BEFORE / "expected.json").read_text())
-
-
-@pytest.mark.parametrize("name", ["trained", "learned", "few"])
-def test_files_written_before_give_the_same_answers(name: str) -> None:
-    """Files of the format that knew classifiers alone, written by the code of commit c44c457."""
-    model = socratic.load(BEFORE / f"{name}.safetensors")
-    found = model.answer(np.array(EXPECTED["x"], dtype=float))
-    expected = {key: np.array(value) for key, value in EXPECTED[name].items()}
-    np.testing.assert_allclose(found.probabilities, expected["probabilities"], rtol=1e-6)
-    np.testing.assert_allclose(found.uncertainty.std, expected["std"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.uncertainty.log_likelihood, expected["log_likelihood"], rtol=1e-6)
-    # Rows of several weights are worth fewer rows than their weights sum to.
-    np.testing.assert_allclose(found.uncertainty.p_value, expected["p_value"], atol=0.02 if name == "trained" else 1e-9)
-
-
-def test_names_in_files_written_before_are_those_of_today() -> None:
-    trained, few = (socratic.load(BEFORE / f"{name}.safetensors") for name in ("trained", "few"))
-    assert (trained.structure, trained.posterior, trained.rejected_label) == ("random", "auto", "?")
-    assert (trained.n_calibration_, trained.calibrated_) == (20, True)
-    assert (few.detector, few.n_calibration_, few.calibrated_) == ("entropy", 0, False)
 
 
 def test_classifiers_of_images_come_back_the_same(tmp_path: Path) -> None:

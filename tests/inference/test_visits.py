@@ -10,8 +10,8 @@ import torch
 
 import socratic
 from socratic import Graph, ModelFileError, WeightPosterior
-from socratic.circuit.storage import write_tensors
 from socratic.inference.weight_posterior import FORMAT, VERSION
+from socratic.model_files import write_tensors
 from tests.inference.circuits import peaky_circuit
 from tests.inference.dirichlet import responsibilities
 from tests.inference.graph.random_graphs import SHAPES, random_roots, random_rows

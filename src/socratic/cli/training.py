@@ -76,12 +76,12 @@ def _check_checkpoint(path: Path, quiet: bool) -> None:
     """Raise if there is a file that is no checkpoint: training would overwrite it."""
     if not path.exists():
         return
-    from socratic.circuit.storage import read_config
     from socratic.errors import ModelFileError
     from socratic.learning.checkpoint import FORMAT, VERSION
+    from socratic.model_files import read_tensors
 
     try:
-        done = len(read_config(path, FORMAT, VERSION)["epochs"])
+        done = len(read_tensors(path, FORMAT, VERSION)[1]["epochs"])
     except (ModelFileError, LookupError, TypeError):
         raise UserError(f"{path} is there and is no checkpoint of a training; name another file for it") from None
     if not quiet:

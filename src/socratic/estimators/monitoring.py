@@ -10,14 +10,13 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from socratic.circuit.storage import read_tensors, write_tensors
-from socratic.errors import ModelFileError
 from socratic.estimators.explaining import ExplainingEstimator
 from socratic.estimators.guard import CircuitGuard
 from socratic.estimators.outlier import CircuitOutlierDetector
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.estimators.tabular import TableEstimator
 from socratic.memory import table_rows
+from socratic.model_files import building, read_tensors, write_tensors
 from socratic.uncertainty.answers import Judgement
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.drift import Drift, DriftReport, draws
@@ -131,12 +130,10 @@ class DriftMonitor:
     def load(cls, path: str | Path, model: Any) -> DriftMonitor:
         """Go on from a file that :meth:`save` wrote, with the model that it was made for."""
         tensors, config = read_tensors(Path(path), FORMAT, VERSION)
-        try:
+        with building(path, "a monitor of this model"):
             monitor = cls(model, **config["settings"])
             monitor._drift.restore({name: tensor.numpy() for name, tensor in tensors.items()}, config["state"])
-            monitor.notes = dict(config.get("notes", {}))
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ModelFileError(f"the monitor in {path} cannot be gone on from ({error})") from error
+            monitor.notes = dict(config["notes"])
         return monitor
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
-from socratic.circuit.storage import circuit_parts, read_tensors, restore, write_tensors
-from socratic.errors import ModelFileError, check_choice
+from socratic.circuit.storage import circuit_parts, restore
+from socratic.errors import check_choice
 from socratic.estimators.base import SocraticEstimator
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.committee import Committee
@@ -25,11 +25,11 @@ from socratic.estimators.image_building import ImageSizes
 from socratic.estimators.image_classifier import CircuitImageClassifier
 from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.outlier import CircuitOutlierDetector
-from socratic.estimators.stored_before import FORMAT_BEFORE, VERSION_BEFORE, upgraded
 from socratic.families import Family, as_family
 from socratic.images import PixelEncoder
 from socratic.inference.weight_posterior import WeightPosterior
 from socratic.learning.settings import Epoch, History
+from socratic.model_files import ModelFile, building, write_tensors
 from socratic.tables.columns import Table
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.by_class import ClassConformal
@@ -41,8 +41,6 @@ from socratic.uncertainty.reasons import FamiliarSurprises
 
 FORMAT = "socratic.estimator"
 VERSION = 1
-FORMATS = (FORMAT, FORMAT_BEFORE)
-"""The formats that :func:`load_estimator` reads."""
 ESTIMATORS: dict[str, type[SocraticEstimator]] = {
     estimator.__name__: estimator
     for estimator in (
@@ -73,18 +71,12 @@ def save_estimator(model: SocraticEstimator, path: str | Path) -> None:
     write_tensors(Path(path), FORMAT, VERSION, *_write_estimator(model))
 
 
-def load_estimator(path: Path, kind: str, device: torch.device | str) -> SocraticEstimator:
-    """Read an estimator from a file of one of ``FORMATS``; a guard comes without its model."""
-    if kind == FORMAT_BEFORE:
-        tensors, config = upgraded(path, *read_tensors(path, FORMAT_BEFORE, VERSION_BEFORE))
-    else:
-        tensors, config = read_tensors(path, FORMAT, VERSION)
-    try:
+def load_estimator(file: ModelFile, device: torch.device | str) -> SocraticEstimator:
+    """The estimator in a file; a guard comes without its model."""
+    tensors, config = file.content(FORMAT, VERSION)
+    name = config.get("estimator")
+    with building(file.source, f"a {name}" if isinstance(name, str) and name in ESTIMATORS else "an estimator"):
         return _read_estimator(tensors, config, device)
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        name = config.get("estimator")
-        what = f"a {name}" if name in ESTIMATORS else "an estimator"
-        raise ModelFileError(f"{path} is damaged: it does not describe {what} ({error})") from error
 
 
 def _write_estimator(model: SocraticEstimator) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -163,7 +155,7 @@ def _write_circuit(circuit: Any) -> State:
 
 
 def _read_circuit(tensors: Tensors, state: Any) -> Circuit | Graph:
-    return restore(Path("its circuit"), state["kind"], state["config"], tensors)
+    return restore(state["kind"], state["config"], tensors)
 
 
 def _write_circuits(circuits: Sequence[Any]) -> State:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from socratic.circuit.storage import read_tensors, write_tensors
-from socratic.errors import ModelFileError, check_number
+from socratic.errors import check_number
+from socratic.model_files import building, read_tensors, write_tensors
 
 FORMAT = "socratic.weight-posterior"
 VERSION = 1
@@ -78,12 +78,9 @@ class WeightPosterior:
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> WeightPosterior:
         """Read what :meth:`save` wrote."""
-        source = Path(path)
-        tensors, config = read_tensors(source, FORMAT, VERSION)
-        try:
-            return cls.from_parts({name: part.to(device) for name, part in tensors.items()}, config)
-        except (LookupError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{source} is damaged: it does not describe a weight posterior ({error})") from error
+        tensors, config = read_tensors(Path(path), FORMAT, VERSION)
+        with building(path, "a weight posterior"):
+            return cls.from_parts(tensors, config).to(device)
 
     def parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain data for a model file."""

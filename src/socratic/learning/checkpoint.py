@@ -15,8 +15,8 @@ from torch import Tensor
 from socratic.circuit.circuit import Circuit
 from socratic.circuit.graph import Graph
 from socratic.circuit.graph_parts import graph_parts
-from socratic.circuit.storage import read_tensors, write_tensors
 from socratic.learning.settings import Epoch, Source, TrainingSettings
+from socratic.model_files import building, read_tensors, write_tensors
 from socratic.workers import Workers
 
 FORMAT = "socratic.checkpoint"
@@ -72,7 +72,8 @@ class Checkpoint:
         tensors, state = read_tensors(self.path, FORMAT, VERSION)
         if state.get("fingerprint") != self.fingerprint:
             return None
-        return tensors, [Epoch(*row) for row in state["epochs"]], state["extra"]
+        with building(self.path, "a checkpoint"):
+            return tensors, [Epoch(*row) for row in state["epochs"]], dict(state["extra"])
 
     def remove(self) -> None:
         """Delete the file, once the training is over."""

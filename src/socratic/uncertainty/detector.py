@@ -91,15 +91,12 @@ class Detector:
         try:
             weights = {str(name): float(weight) for name, weight in config["weights"].items()}
             check_choice("kind", config["kind"], (COMBINED, *weights))
-            # Files of before hold the tails as plain data.
-            tails = {f"{name}.tail": np.array(tail, dtype=float) for name, tail in config.get("tails", {}).items()}
-            known = {**arrays, **tails}
             sided = [*weights, *(f"-{name}" for name in weights if name in TWO_SIDED)]
             surprises = {
-                name: Surprise.from_arrays({key: known[f"{name}.{key}"] for key in ("knots", "values", "tail")})
+                name: Surprise.from_arrays({key: arrays[f"{name}.{key}"] for key in ("knots", "values", "tail")})
                 for name in sided
             }
-            compared = {key.removeprefix(_CALIBRATION): known[key] for key in known if key.startswith(_CALIBRATION)}
+            compared = {key.removeprefix(_CALIBRATION): arrays[key] for key in arrays if key.startswith(_CALIBRATION)}
             calibration = Conformal.from_arrays(compared)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"the detector of the model cannot be read ({error}); save the model again") from error
