@@ -115,7 +115,10 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
         raise IsADirectoryError(f"{path} is a folder; name a file to write to")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
-    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    # Copies: parts of a model may share memory, as models of folds do, and safetensors refuses that.
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
     config = json.loads(json.dumps(config))  # as it will be read
     header = {"format": kind, "version": version, "config": config}
     header["digest"] = digest_of(kind, version, config, plain)
