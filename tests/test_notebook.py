@@ -142,6 +142,7 @@ def reports(names: Sequence[str]) -> list[str]:
         [Record(InputFile(names[0], 1, 1), "", 1, {names[1]: 3}, {names[2]: Unknown(1, "x")})],
         0,
         [names[3]],
+        [names[3]],
         [names[4]],
     )
     numbers = dict.fromkeys(Prediction.__dataclass_fields__)

@@ -18,6 +18,7 @@ __all__ = [
     "check_place",
     "check_rate",
     "import_extra",
+    "printable",
 ]
 
 
@@ -102,3 +103,10 @@ def check_place(name: str, value: Any, size: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < size:
         raise ValueError(f"{name} must be a whole number from 0 to {size - 1}; got {value!r}")
     return int(value)
+
+
+def printable(text: str) -> str:
+    """A text of one line: line breaks, undecodable bytes and the like stand there as in Python's strings."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text
+    )

@@ -71,7 +71,8 @@ def test_problems_come_last(run: Run, folder: Path, data: Path, tmp_path: Path) 
     lines = done.err.splitlines()
     assert len(lines) == 6
     assert "bad0.csv: row 1, column 'age' must hold a number; got 'x'" in lines[0]
-    assert lines[-1].startswith("socratic: 7 file(s) cannot be scored; correct them or take them away")
+    names = ", ".join(f"bad{place}.csv" for place in range(7))
+    assert lines[-1].endswith(f"7 file(s) cannot be scored; correct them or take them away, and start again: {names}")
     assert done.out.startswith("3 files, 60 rows")
 
 

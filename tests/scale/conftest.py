@@ -52,5 +52,6 @@ def write_tables(folder: Path, n_files: int = 4, n_rows: int = 30) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a folder, by their paths in it."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files of a folder but the lock, which is there where files can be locked, by their paths in it."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if name != "_manifest/lock"}

@@ -53,7 +53,7 @@ def test_a_process_that_is_killed_is_told_of(models: Path, tmp_path: Path, monke
 def test_a_run_that_is_stopped_leaves_no_process_and_no_draft(models: Path, tmp_path: Path) -> None:
     data = write_tables(tmp_path / "data", 6)
     scorer = FileScorer(ModelScorer.of(models / "model"), Place.of(data), Place.of(tmp_path / "out"))
-    files = [InputFile.of(name, info) for name, info in Place.of(data).files().items()]
+    files = [InputFile.of(name, facts) for name, facts in Place.of(data).files().items()]
     outcomes = run_processes(scorer, files, 2)
     assert next(outcomes).record is not None
     outcomes.close()  # type: ignore[attr-defined]

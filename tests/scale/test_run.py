@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 from pathlib import Path
@@ -210,3 +211,106 @@ def test_columns_can_be_read_as_one_dataset(models: Path, tmp_path: Path) -> Non
     frame: pd.DataFrame = dataset.dataset(tmp_path / "out", partitioning="hive").to_table().to_pandas()
     assert sorted(frame["row"]) == sorted(range(10)) + sorted(range(1000, 1010)) + sorted(range(2000, 2010))
     assert set(frame["year"]) == {0, 1, 2}
+
+
+ODD = ["two\nlines", "-o", "re\u0301sume\u0301", "résumé", "a b;c,d", '"quoted"', "\ttab", "\udcff\udcfe"]
+"""Names that need not be text: line breaks, dashes, accents in two ways of writing, and bytes that are no UTF-8."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="this system has no such names")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_odd_names_are_scored_like_others(models: Path, tmp_path: Path, n_jobs: int) -> None:
+    data, out = write_tables(tmp_path / "data", 1), tmp_path / "out"
+    for name in ODD:
+        for suffix in ("csv", "parquet"):
+            path = data / f"{name}.{suffix}"
+            content = (
+                table(3, 0).to_csv(index=False).encode() if suffix == "csv" else (data / "part0.parquet").read_bytes()
+            )
+            path.write_bytes(content)
+    (data / "bro\nken\udcff.csv").write_text("age,colour\n1,red,3\n")
+    summary = score_files(models / "model", data, out, n_jobs=n_jobs)
+    assert summary.failed == ["bro\nken\udcff.csv"]
+    assert f"{data}/bro\\nken\\udcff.csv, line 2 has 3 fields where the header has 2" in summary.problems[0]
+    assert len(summary.records) == 1 + 2 * len(ODD)
+    for name in ODD:
+        assert (out / f"{name}.csv").is_file()
+    again = score_files(models / "model", data, out, n_jobs=n_jobs)
+    assert (again.n_before, again.failed) == (1 + 2 * len(ODD), ["bro\nken\udcff.csv"])
+
+
+def broken_tables(data: Path) -> list[str]:
+    """Files that are broken in ways of their own, some of them far from their beginning."""
+    pa: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    rows = table(9_000, 0).to_csv(index=False).encode()
+    whole = gzip.compress(rows)
+    columns = table(9_000, 0)
+    colours = pa.array([text.encode() for text in columns["colour"][:-1]] + [b"\xff"]).view(pa.string())
+    parquet.write_table(pa.table({"age": columns["age"], "colour": colours}), data / "bytes.parquet")
+    columns.to_parquet(data / "part9.parquet")
+    stored = (data / "part9.parquet").read_bytes()
+    contents = {
+        "wide.csv": rows + b"1,2,red,yes,5,6\n",
+        "undecodable.csv": rows + b"1,2,\xff,yes\n",
+        "truncated.csv.gz": whole[: len(whole) // 2],
+        "corrupt.csv.gz": whole[:-8] + b"\0" * 8,
+        "truncated.parquet": stored[: len(stored) // 2],
+        "overwritten.parquet": stored[:2000] + b"\xaa" * 2000 + stored[4000:],
+        "nul.csv": rows + b"1,\0,red,yes\n",
+        "quotes.csv": rows + b'1,2,"red,yes\n',
+        "empty.csv": b"",
+        "colon.csv": b"a;b\n1;2\n",
+        "twice.csv": b"age,age,colour\n1,2,red\n",
+    }
+    for name, content in contents.items():
+        (data / name).write_bytes(content)
+    (data / "part9.parquet").unlink()
+    return sorted([*contents, "bytes.parquet"])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_broken_tables_are_named_and_the_others_done(models: Path, tmp_path: Path, n_jobs: int) -> None:
+    data, out = write_tables(tmp_path / "data"), tmp_path / "out"
+    broken = broken_tables(data)
+    summary = score_files(models / "model", data, out, n_jobs=n_jobs)
+    assert sorted(summary.failed) == broken
+    assert len(summary.records) == 4
+    for name, problem in zip(summary.failed, summary.problems, strict=True):
+        assert str(data / name) in problem
+    assert len(written_tables(out)) == 4
+    (data / "wide.csv").write_text(table(5, 0).to_csv(index=False))
+    again = score_files(models / "model", data, out, n_jobs=n_jobs)
+    assert (again.n_before, sorted(again.failed)) == (4, sorted(set(broken) - {"wide.csv"}))
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everybody may read")
+def test_a_table_that_may_not_be_read_is_named(models: Path, tmp_path: Path) -> None:
+    data = write_tables(tmp_path / "data")
+    (data / "part0.parquet").chmod(0)
+    assert score_files(models / "model", data, tmp_path / "out").failed == ["part0.parquet"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_lead_to_files_once(models: Path, tmp_path: Path) -> None:
+    data, elsewhere = write_tables(tmp_path / "data", 2), write_tables(tmp_path / "elsewhere", 2)
+    (data / "here").symlink_to(data)
+    (data / "up").symlink_to(tmp_path)
+    (data / "more" / "back").symlink_to("../more")
+    (data / "again.parquet").symlink_to("part0.parquet")
+    (data / "loop.parquet").symlink_to("loop.parquet")
+    (data / "nowhere.parquet").symlink_to("nothing.parquet")
+    (elsewhere / "more" / "data").symlink_to(data)
+    for name in ("aside", "beside"):
+        (data / name).symlink_to(elsewhere)
+    (data / "zero.parquet").symlink_to(elsewhere / "part0.parquet")
+    summary = score_files(models / "model", data, tmp_path / "out" / "answers")
+    names = ["aside/more/part1.parquet", "aside/part0.parquet", "more/part1.parquet", "part0.parquet"]
+    assert [record.input.name for record in summary.records] == names
+    assert summary.verdicts.total() == 120
+
+
+def test_a_link_is_a_dataset_too(models: Path, tmp_path: Path) -> None:
+    write_tables(tmp_path / "data", 2)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert score_files(models / "model", tmp_path / "link", tmp_path / "out").verdicts.total() == 60

@@ -13,7 +13,7 @@ from socratic.cli.options import Device, Explain, Harmless, Prefix, Probabilitie
 if TYPE_CHECKING:
     from socratic.scale import InputFile, Outcome, Summary
 
-PROBLEMS_SHOWN = 5
+PROBLEMS_SHOWN, NAMES_SHOWN = 5, 50
 REPORT_SECONDS = 60
 """How often a run that nobody watches says how far it is."""
 
@@ -102,12 +102,13 @@ def _watched(left: Sequence[InputFile], outcomes: Iterator[Outcome]) -> Iterator
 def _report(summary: Summary, model: Any, output: str, quiet: bool) -> None:
     from socratic.cli.failures import UserError, complain
     from socratic.cli.scoring import say_counts, warn
+    from socratic.errors import printable
 
     warn(model, summary.unknown)
     if summary.gone:
         complain(
             f"warning: {output} holds answers to {len(summary.gone):,} file(s) that are not in the dataset any more, "
-            f"such as {summary.gone[0]}"
+            f"such as {printable(summary.gone[0])}"
         )
     if not quiet:
         n_files = len(summary.records)
@@ -117,6 +118,9 @@ def _report(summary: Summary, model: Any, output: str, quiet: bool) -> None:
     if summary.problems:
         for problem in summary.problems[:PROBLEMS_SHOWN]:
             complain(problem)
+        names = ", ".join(map(printable, summary.failed[:NAMES_SHOWN]))
+        more = len(summary.failed) - NAMES_SHOWN
         raise UserError(
-            f"{len(summary.problems):,} file(s) cannot be scored; correct them or take them away, and start again"
+            f"{len(summary.failed):,} file(s) cannot be scored; correct them or take them away, and start again: "
+            f"{names}{f' and {more:,} more' if more > 0 else ''}"
         )

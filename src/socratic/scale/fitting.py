@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from socratic.errors import DataFileError
+from socratic.errors import DataFileError, printable
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.streaming import fit_to_files
 from socratic.estimators.tabular import TableEstimator
@@ -88,8 +87,7 @@ def open_files(
         place = folder / file.name
         if not file.name.lower().endswith(".parquet"):
             raise DataFileError(f"{place} is no Parquet file, and training reads no others from a folder; convert it")
-        opener = partial(place.filesystem.open_input_file, place.path)
-        stored.append(StoredFile(str(place), opener, file.size, file.modified))
+        stored.append(StoredFile(printable(str(place)), place.opened, file.size, file.modified))
     asked: dict[str, Kind] = {
         name: "text" if as_family(family, f"leaf[{name!r}]").unordered else "number"
         for name, family in (leaf or {}).items()

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from socratic.errors import DataFileError
-from socratic.scale.places import Place
+from socratic.scale.locks import Lock
+from socratic.scale.places import Facts, Place
 from socratic.scale.scorer import ModelScorer
 from socratic.tables.columns import Unknown
 from socratic.tables.reading import SUFFIXES
@@ -37,9 +38,9 @@ class InputFile:
     """When it was last changed, in nanoseconds."""
 
     @classmethod
-    def of(cls, name: str, info: Any) -> InputFile:
-        """The file that a ``pyarrow.fs.FileInfo`` describes."""
-        return cls(name, int(info.size or 0), int(info.mtime_ns or 0))
+    def of(cls, name: str, facts: Facts) -> InputFile:
+        """The file of this name, from what is known of it."""
+        return cls(name, facts.size, facts.modified)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one process, or one cluster, has to do."""
+    """What one run has to do."""
 
     left: list[InputFile]
     """Files to score."""
@@ -100,8 +101,51 @@ class Manifest:
         self.run = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
         self.model = scorer.checksum
 
+    @contextmanager
+    def planned(self, files: Sequence[InputFile], shard: tuple[int, int] = (1, 1), *, rescore: bool) -> Iterator[Plan]:
+        """What is left to do (see :meth:`plan`), while the folder is kept for this run and others like it.
+
+        A run of another model or other columns is kept out by a lock, or where files cannot be locked by the mark of
+        the run that was the last to begin.
+        """
+        with Lock((self.output / f"{MANIFEST}/lock").local) as lock:
+            if not lock.take():
+                lock.share()  # as soon as no other run makes its plan
+                if self._marked() != self.run and not lock.take():
+                    raise DataFileError(
+                        f"{self.output} is being scored by another model or with other columns; wait until that run "
+                        "ends, or write to another folder"
+                    )
+            plan = self.plan(files, shard, rescore=rescore)
+            if (plan.left or plan.stale) and self._marked() != self.run:
+                self._mark.write(self.run.encode())
+            lock.share()
+            if plan.left or plan.stale:
+                self.check()
+            for place in plan.stale:
+                place.remove()
+            yield plan
+            if plan.left and not lock.works:
+                self._check_alone({file.name for file in plan.left})
+
+    def check(self) -> None:
+        """Raise if a run of another model or other columns has begun since this one."""
+        if self._marked() not in ("", self.run):  # there is no mark where files are scored without a plan
+            raise DataFileError(
+                f"another model, or one with other columns, has begun to score to {self.output} meanwhile; start again "
+                "with --rescore when one of them alone writes there"
+            )
+
+    def _check_alone(self, names: set[str]) -> None:
+        """Raise if another run has scored some of these files meanwhile."""
+        self.check()
+        for run, scored in _recorded(self.output.files()).items():
+            if run != self.run and names & scored:
+                raise self._mixed(run, min(names & scored))
+
     def add(self, record: Record) -> None:
         """Say that a file is done."""
+        self.check()
         self._place(self.run, record.input.name).write(record.to_json())
 
     def plan(self, files: Sequence[InputFile], shard: tuple[int, int] = (1, 1), *, rescore: bool = False) -> Plan:
@@ -142,6 +186,14 @@ class Manifest:
                 plan.left.append(file)
         return plan
 
+    @property
+    def _mark(self) -> Place:
+        """A file that names the run that was the last to begin."""
+        return self.output / f"{MANIFEST}/run"
+
+    def _marked(self) -> str:
+        return self._mark.read().decode(errors="replace") if self._mark.facts().is_file else ""
+
     def _place(self, run: str, name: str) -> Place:
         return self.output / f"{MANIFEST}/{run}/{name}.json"
 
@@ -178,12 +230,12 @@ def list_dataset(dataset: Place) -> tuple[Place, list[InputFile]]:
 
     Files of other kinds, and those whose path has a part that starts with ``_`` or ``.``, are no part of it.
     """
-    info = dataset.info()
-    if info.is_file:
+    facts = dataset.facts()
+    if facts.is_file:
         if not dataset.name.lower().endswith(SUFFIXES):
             raise DataFileError(f"{dataset}: the name must end in one of {', '.join(SUFFIXES)}")
-        return dataset.parent, [InputFile.of(dataset.name, info)]
-    files = [InputFile.of(name, info) for name, info in dataset.files().items() if _is_table(name)]
+        return dataset.parent, [InputFile.of(dataset.name, facts)]
+    files = [InputFile.of(name, facts) for name, facts in dataset.files().items() if _is_table(name)]
     if not files:
         raise DataFileError(f"there are no tables ({', '.join(SUFFIXES)}) in {dataset}; check the name of the folder")
     return dataset, files

@@ -49,16 +49,17 @@ def _received(link: Any) -> Outcome:
 @contextmanager
 def _workers(scorer: FileScorer, number: int) -> Iterator[list[Any]]:
     """Ends of pipes to processes that take files and give outcomes."""
-    context: Any = get_context("fork" if _can_fork(scorer) else "spawn")
+    fork = _can_fork(scorer)
+    context: Any = get_context("fork" if fork else "spawn")
     links, processes = [], []
     gc.freeze()  # else the first collection in each process would write to all that they share
     try:
         for _ in range(number):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(scorer, theirs), daemon=True)
+            links.append(ours)
+            process = context.Process(target=_work, args=(scorer, theirs, links if fork else []), daemon=True)
             process.start()
             theirs.close()
-            links.append(ours)
             processes.append(process)
         yield links
     finally:
@@ -80,8 +81,10 @@ def _can_fork(scorer: FileScorer) -> bool:
     return sys.platform == "linux" and on_processor and all(place.local is not None for place in places)
 
 
-def _work(scorer: FileScorer, link: Any) -> None:
+def _work(scorer: FileScorer, link: Any, inherited: Sequence[Any]) -> None:
     """Score the files that come, until nobody is there any more."""
+    for other in inherited:
+        other.close()  # while copies hold the other end, nobody sees that the first process is gone
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves nothing half-written
     try:
         while True:

@@ -28,6 +28,8 @@ class Summary:
     """How many of them were done before."""
     problems: list[str]
     """Why files cannot be scored, one text each."""
+    failed: list[str]
+    """The names of these files."""
     gone: list[str]
     """Files in the output whose input is not in the dataset any more."""
 
@@ -105,6 +107,11 @@ def score_files(
     -------
     Summary
         With the problems of tables that cannot be scored; the others are all the same.
+
+    Raises
+    ------
+    DataFileError
+        Among others if another model, or one with other columns, is scoring to ``output`` at the same time.
     """
     check_choice("engine", engine, ENGINES)
     if check_count("n_jobs", n_jobs) > 1 and engine != "local":
@@ -116,18 +123,19 @@ def score_files(
     if any(within) if source is given else all(within):
         raise DataFileError(f"{target} and {source} lie within each other; write to a folder apart from the dataset")
     scorer = model if isinstance(model, ModelScorer) else ModelScorer.of(model)
-    plan = Manifest(target, scorer).plan(files, shard, rescore=rescore)
-    for place in plan.stale:
-        place.remove()
-    # Without anything to do no cluster is started.
-    run = ENGINES[engine if plan.left else "local"]
-    if min(n_jobs, len(plan.left)) > 1:
-        run = partial(run_processes, n_jobs=n_jobs)
-    outcomes = run(FileScorer(scorer, source, target), plan.left)
-    records, problems = list(plan.done), []
-    for outcome in outcomes if watch is None else watch(plan.left, outcomes):
-        if outcome.record is None:
-            problems.append(outcome.problem)
-        else:
-            records.append(outcome.record)
-    return Summary(records, len(plan.done), problems, plan.gone)
+    manifest = Manifest(target, scorer)
+    with manifest.planned(files, shard, rescore=rescore) as plan:
+        # Without anything to do no cluster is started.
+        run = ENGINES[engine if plan.left else "local"]
+        if min(n_jobs, len(plan.left)) > 1:
+            run = partial(run_processes, n_jobs=n_jobs)
+        outcomes = run(FileScorer(scorer, source, target), plan.left)
+        records, failed = list(plan.done), []
+        for outcome in outcomes if watch is None else watch(plan.left, outcomes):
+            if outcome.record is None:
+                manifest.check()
+                failed.append(outcome)
+            else:
+                records.append(outcome.record)
+    problems, names = [outcome.problem for outcome in failed], [outcome.input.name for outcome in failed]
+    return Summary(records, len(plan.done), problems, names, plan.gone)

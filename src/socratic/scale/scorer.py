@@ -56,7 +56,7 @@ class ModelScorer:
     def of(cls, model: PlaceLike, columns: Columns | None = None, **settings: Any) -> ModelScorer:
         """The scorer of a model file as it is now; what ``columns`` leaves to the model is decided."""
         place = Place.of(model)
-        if not place.info().is_file:
+        if not place.facts().is_file:
             raise ModelFileError(f"there is no model file {place}; check the name, or write one with socratic fit")
         checksum = hashlib.sha256(place.read()).hexdigest()
         scorer = cls(place, checksum, columns or Columns(), **settings)

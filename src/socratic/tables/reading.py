@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -240,7 +241,7 @@ class ParquetSource(TableSource):
 
         self.path = path
         try:
-            with parquet.ParquetFile(path) as file:
+            with self._opened() as raw, parquet.ParquetFile(raw) as file:
                 self._schema, self.size = file.schema_arrow, file.metadata.num_rows
         except (pa.ArrowException, OSError) as error:
             raise DataFileError(f"{path} is damaged or no Parquet file ({error}); write it again") from None
@@ -258,12 +259,15 @@ class ParquetSource(TableSource):
 
         start = 0
         try:
-            with parquet.ParquetFile(self.path, pre_buffer=False) as file:
+            with self._opened() as raw, parquet.ParquetFile(raw, pre_buffer=False) as file:
                 for batch in file.iter_batches(CHUNK_ROWS, use_threads=False):
                     yield Chunk(batch, start, start + batch.num_rows)
                     start += batch.num_rows
         except (pa.ArrowException, OSError) as error:
             raise DataFileError(f"{self.path} is damaged ({error}); write it again") from None
+
+    def _opened(self) -> Any:
+        return import_pyarrow().OSFile(os.fsencode(self.path))  # of names as text it takes those in UTF-8 alone
 
     def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
         """What some columns hold, by their types."""
