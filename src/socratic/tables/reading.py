@@ -181,9 +181,11 @@ class CsvSource(TableSource):
         width = line = 0
         try:
             with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:
-                reader = csv.reader(text, strict=True)
+                lines = _BoundedLines(text, self.path)
+                reader = csv.reader(lines, strict=True)
                 for row in reader:
                     line = reader.line_num
+                    lines.length = 0
                     if not row:
                         continue
                     width = width or len(row)
@@ -200,6 +202,37 @@ class CsvSource(TableSource):
             ) from None
         except csv.Error as error:
             raise DataFileError(f"{self.path}, after line {line}: {error}; check the quotes there") from None
+
+
+class _BoundedLines:
+    """The lines of a text; none is kept that is longer than a row may be.
+
+    Attributes
+    ----------
+    length : int
+        Characters since somebody set it to 0: of the lines of one row.
+    """
+
+    def __init__(self, text: IO[str], path: Path) -> None:
+        self._text, self._path = text, path
+        self._n_lines = self.length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(_BLOCK_BYTES + 1)
+        if not line:
+            raise StopIteration
+        self._n_lines += 1
+        self.length += len(line)
+        if self.length > _BLOCK_BYTES:
+            what = "is" if len(line) == self.length else "ends a row that is"
+            raise DataFileError(
+                f"{self._path}, line {self._n_lines} {what} longer than {_BLOCK_BYTES:,} characters, and no row may be; "
+                "check the line breaks and quotes there"
+            )
+        return line
 
 
 class _QuotesWatched(io.RawIOBase):
