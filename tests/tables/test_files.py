@@ -89,7 +89,7 @@ def test_damage_is_named_by_its_line(tmp_path: Path, content: bytes, message: st
 def test_rows_longer_than_a_block_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_BLOCK_BYTES", 64)
     (tmp_path / "data.csv").write_bytes(b"a,b\n" + b"1,2\n" * 30 + b"1," + b"x" * 500 + b"\n")
-    with pytest.raises(DataFileError, match="cannot be read as CSV"):
+    with pytest.raises(DataFileError, match="line 32 is longer than 64 characters, and no row may be"):
         read(tmp_path / "data.csv")
 
 

@@ -229,8 +229,8 @@ class _BoundedLines:
         if self.length > _BLOCK_BYTES:
             what = "is" if len(line) == self.length else "ends a row that is"
             raise DataFileError(
-                f"{self._path}, line {self._n_lines} {what} longer than {_BLOCK_BYTES:,} characters, and no row may be; "
-                "check the line breaks and quotes there"
+                f"{self._path}, line {self._n_lines} {what} longer than {_BLOCK_BYTES:,} characters, and no row may "
+                "be; check the line breaks and quotes there"
             )
         return line
 
