@@ -197,3 +197,42 @@ def test_arrays_of_text_name_the_remedy(dtype: type) -> None:
     with pytest.raises(ValueError, match=r"arrays hold numbers: pass columns of text as pandas\.DataFrame"):
         raw_table(text)
     assert raw_table(pd.DataFrame(text)).n_rows == 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "uint8", "bool", "object"])
+def test_masked_cells_are_missing(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 2 if dtype == "bool" else 9, (60, 3)).astype(dtype)
+    mask = rng.random((60, 3)) < 0.2
+    table = raw_table(np.ma.array(numbers, mask=mask))
+    assert np.array_equal(table.missing, mask)
+    for place, column in enumerate(table.values):
+        found = column.numbers("x") if isinstance(column, Coded) else column
+        assert np.array_equal(found[~mask[:, place]], numbers[~mask[:, place], place].astype(float))
+    whole = raw_table(np.ma.array(numbers))
+    assert all(np.array_equal(a, b) for a, b in zip(whole.values, raw_table(numbers).values, strict=True))
+    assert np.array_equal(raw_table(list(np.ma.array(numbers, mask=mask))).missing, mask)
+
+
+def test_what_lies_under_a_mask_does_not_count() -> None:
+    rng = np.random.default_rng(0)
+    numbers, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    mask = rng.random((60, 3)) < 0.2
+    missing = np.where(mask, np.nan, numbers)
+    hidden = np.where(mask, rng.choice([np.inf, 1e300, -999.0], (60, 3)), numbers)
+    model, same = (CircuitClassifier(**QUICK).fit(x, y) for x in (np.ma.array(hidden, mask=mask), missing))
+    assert np.array_equal(model.predict_proba(np.ma.array(hidden, mask=mask)), same.predict_proba(missing))
+    assert np.array_equal(
+        CircuitDensity(**QUICK).fit(np.ma.array(hidden, mask=mask)).score_samples(missing),
+        CircuitDensity(**QUICK).fit(missing).score_samples(missing),
+    )
+
+
+@pytest.mark.parametrize("values", [np.arange(20) % 2, np.array(["no", "yes"] * 10)])
+def test_masked_labels_and_weights_are_refused(values: np.ndarray) -> None:
+    x, hidden = np.arange(40.0).reshape(20, 2), np.isin(np.arange(20), [3, 7])
+    with pytest.raises(ValueError, match=r"y must hold a label .*; 2 of 20 are missing, the first in row 3: leave"):
+        CircuitClassifier(**QUICK).fit(x, np.ma.array(values, mask=hidden))
+    CircuitClassifier(**QUICK).fit(x, np.ma.array(values))
+    with pytest.raises(ValueError, match=r"sample_weight must hold a number .*; 2 are masked, the first in row 3"):
+        CircuitClassifier(**QUICK).fit(x, values, sample_weight=np.ma.array(np.ones(20), mask=hidden))

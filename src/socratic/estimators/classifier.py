@@ -163,7 +163,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         Parameters
         ----------
         X : array or data frame (N, V)
-            Numbers, booleans, text and categories; NaN and None are missing.
+            Numbers, booleans, text and categories; NaN, None and masked cells are missing.
         y : array (N,)
             Class labels of any kind.
         sample_weight : array (N,), optional

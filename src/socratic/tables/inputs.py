@@ -35,13 +35,15 @@ def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:
 def check_labels(y: Any) -> np.ndarray:
     """Class labels (N,), one for each row."""
     labels = np.asarray(column_or_1d(y, warn=True))
+    missing = np.ma.getmaskarray(y).reshape(-1) if isinstance(y, np.ma.MaskedArray) else np.zeros(len(labels), bool)
     if labels.dtype.kind in "fO":
-        missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
-        if missing.any():
-            raise ValueError(
-                f"y must hold a label for each row; {missing.sum()} of {len(labels)} are missing, the first in row "
-                f"{int(missing.argmax())}: leave these rows out"
-            )
+        missing = missing | np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
+    if missing.any():
+        raise ValueError(
+            f"y must hold a label for each row; {missing.sum()} of {len(labels)} are missing, the first in row "
+            f"{int(missing.argmax())}: leave these rows out"
+        )
+    if labels.dtype.kind in "fO":
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         if "str" in kinds and len(kinds) > 1:
             raise ValueError(f"y must hold labels of one kind; it holds {' and '.join(kinds)}")
@@ -54,6 +56,12 @@ def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
     n_rows = x.shape[0] if hasattr(x, "shape") else len(np.asarray(x))
     if sample_weight is None:
         return np.ones(n_rows)
+    if isinstance(sample_weight, np.ma.MaskedArray) and np.ma.is_masked(sample_weight):
+        masked = np.ma.getmaskarray(sample_weight)
+        raise ValueError(
+            f"sample_weight must hold a number for each row; {masked.sum()} are masked, the first in row "
+            f"{int(masked.argmax())}: leave these rows out, or give them the weight 0"
+        )
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_rows, sample_weight)
     try:

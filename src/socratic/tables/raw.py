@@ -178,7 +178,14 @@ def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
 def _array_table(x: Any, estimator: Any) -> RawTable:
     from sklearn.utils.validation import check_array
 
+    if isinstance(x, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in x):
+        x = np.ma.array(x)
     array = x if hasattr(getattr(x, "dtype", None), "kind") else np.asarray(x)  # lists, tensors
+    masked = None
+    if isinstance(array, np.ma.MaskedArray):
+        array, masked = array.data, np.ma.getmaskarray(array)
+        if array.dtype.kind == "O" and masked.any():
+            array = np.where(masked, np.nan, array)
     if not np.ndim(array):
         raise ValueError(f"X must be an array of numbers or a data frame; got {type(x).__name__}")
     if array.dtype.kind in "mMcSO":
@@ -186,6 +193,8 @@ def _array_table(x: Any, estimator: Any) -> RawTable:
             kinds = {type(value) for value in values.tolist()} if array.dtype.kind == "O" else {array.dtype.type}
             _check_kinds(kinds, f"x{index}", (*_REFUSED, _DATES))
     try:
+        if masked is not None and masked.any() and array.dtype.kind == "f":
+            array = np.where(masked, np.nan, array)  # before it is checked: infinite numbers may be under the mask
         array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
     except ValueError as error:
         if "string" not in str(error):
@@ -193,7 +202,16 @@ def _array_table(x: Any, estimator: Any) -> RawTable:
         raise ValueError(f"{error}; arrays hold numbers: pass columns of text as pandas.DataFrame(X)") from None
     # Booleans stay what they are: their columns get other leaves than numbers do.
     array = np.asarray(array, dtype=bool if array.dtype.kind == "b" else np.float64)
-    return RawTable(tuple(f"x{i}" for i in range(array.shape[1])), tuple(array.T), len(array))
+    names = tuple(f"x{i}" for i in range(array.shape[1]))
+    columns = array.T if masked is None else map(_unmasked, array.T, masked.T)
+    return RawTable(names, tuple(columns), len(array))
+
+
+def _unmasked(values: np.ndarray, masked: np.ndarray) -> np.ndarray | Coded:
+    """A column of numbers or booleans (N,) that are missing where ``masked`` says so."""
+    if values.dtype.kind != "b":
+        return np.where(masked, math.nan, values)
+    return Coded(np.where(masked, -1, values), (False, True)).take(np.arange(len(values))) if masked.any() else values
 
 
 def _frame_column(series: Any, name: str) -> np.ndarray | Coded:
