@@ -72,6 +72,17 @@ def test_missing_cells_cost_little(digits: tuple[np.ndarray, ...], model: Circui
     assert (model.predict(gaps) == y).mean() > 0.85
 
 
+def test_a_row_of_which_nothing_is_known_gets_the_class_prior() -> None:
+    x, y = load_wine(return_X_y=True)
+    rare = np.concatenate([np.flatnonzero(y < 2), np.flatnonzero(y == 2)[:11]])
+    model = CircuitClassifier(random_state=0).fit(x[rare], y[rare])
+    nothing = np.full((1, x.shape[1]), np.nan)
+    assert np.allclose(model.predict_proba(nothing)[0], model.class_prior_, atol=1e-12)
+    assert np.allclose(model.class_prior_, np.bincount(y[rare]) / len(rare))
+    uniform = CircuitClassifier(class_prior="uniform", random_state=0).fit(x[rare], y[rare])
+    assert np.allclose(uniform.predict_proba(nothing)[0], 1 / 3, atol=1e-12)
+
+
 def test_frames_with_categories_and_gaps() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=300)

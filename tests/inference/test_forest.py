@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
+import torch
 
 from socratic.circuit.forest import Forest
 from socratic.families import Bernoulli, Categorical, Gaussian
 from socratic.inference.forest import (
+    TreeAnswers,
     cell_parameters,
     forest_posterior,
     forest_shares,
+    tempered_shares,
     tree_answers,
     tree_log_joint,
 )
@@ -120,7 +124,47 @@ def test_rows_far_from_everything_still_belong_to_a_class(forest: Forest) -> Non
     shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
     assert np.isfinite(shares).all()
     assert np.allclose(shares.sum(1), 1.0)
-    assert np.allclose(shares[2], forest.class_prior, atol=0.1)
+
+
+TEMPERINGS = [(1.0, 0.0, [0.0, 0.0, 0.0]), (2.5, 0.2, [0.4, -0.3, -0.1]), (0.3, 0.05, [-1.0, 0.5, 0.5])]
+
+
+@pytest.mark.parametrize(("sharpness", "caution", "bias"), TEMPERINGS)
+def test_a_row_of_which_nothing_is_known_gets_the_class_prior(
+    forest: Forest, sharpness: float, caution: float, bias: list[float]
+) -> None:
+    forest = dataclasses.replace(forest, sharpness=sharpness, caution=caution, class_bias=np.array(bias))
+    answers = tree_answers(forest, np.full((1, 3), np.nan), worth=1.0, prior_strength=0.1)
+    for prior in (forest.class_prior, np.array([0.2, 0.3, 0.5])):
+        assert np.allclose(forest_shares(forest, answers, prior), prior, atol=1e-12)
+        assert np.allclose(forest_posterior(forest, answers, prior).mean, prior, atol=1e-12)
+
+
+@pytest.mark.parametrize(("sharpness", "caution", "bias"), TEMPERINGS)
+def test_deviations_are_those_of_answers_that_vary_a_little(
+    sharpness: float, caution: float, bias: list[float]
+) -> None:
+    forest = grow_forest(*table(), FAMILIES, 3, n_trees=2, most_cells=12, seed=1)
+    forest = dataclasses.replace(forest, sharpness=sharpness, caution=caution, class_bias=np.array(bias))
+    prior = np.array([0.2, 0.3, 0.5])
+    mean = np.random.default_rng(0).dirichlet([2.0, 2.0, 2.0], size=20)
+    change = 1e-5 * np.array([0.7, -0.2, -0.5])
+    trees = np.stack([mean + change, mean - change], 1)  # whose average is the mean
+    answers = TreeAnswers(trees, np.zeros_like(trees), np.zeros(trees.shape[:2]))
+    above, below = (tempered_shares(torch.as_tensor(trees[:, tree]), forest, prior).numpy() for tree in range(2))
+    found = forest_posterior(forest, answers, prior).std.numpy()
+    assert np.allclose(found, np.abs(above - below) / 2.0, rtol=1e-4)
+
+
+def test_a_class_without_rows_is_never_the_answer() -> None:
+    x, y = table()
+    forest = grow_forest(x, np.minimum(y, 1), FAMILIES, 3, n_trees=4, seed=1)
+    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    for prior in (forest.class_prior, np.array([0.2, 0.3, 0.5])):
+        found = forest_posterior(forest, answers, prior)
+        assert np.allclose(found.mean.sum(1), 1.0)
+        assert (found.mean[:, 2] == 0.0).all()
+        assert torch.isfinite(found.std).all()
 
 
 def test_growing_depends_on_the_seed_alone() -> None:
@@ -145,8 +189,12 @@ def test_a_damaged_forest_is_refused(forest: Forest) -> None:
             Forest.from_parts({**arrays, "right": right}, config)
     with pytest.raises(ValueError, match="positive variances"):
         Forest.from_parts({**arrays, "variance": 0.0 * arrays["variance"]}, config)
-    with pytest.raises(ValueError, match="sharpness of a forest must be positive"):
-        Forest.from_parts(arrays, {"sharpness": -1.0})
+    with pytest.raises(ValueError, match="sharpness of a forest must be at least 0; got -1"):
+        Forest.from_parts(arrays, {**config, "sharpness": -1.0})
+    with pytest.raises(ValueError, match="caution of a forest must be from 0 to 1; got nan"):
+        Forest.from_parts(arrays, {**config, "caution": np.nan})
+    with pytest.raises(ValueError, match="class_bias of a forest must be finite"):
+        Forest.from_parts({**arrays, "class_bias": np.full(3, np.inf)}, config)
 
 
 def test_one_row_a_class_and_rows_that_are_all_alike() -> None:

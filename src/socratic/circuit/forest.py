@@ -22,6 +22,8 @@ import numpy as np
 from socratic.circuit.cells import CellTables, levels
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
+_NUMBERS = ("sharpness", "caution")
+"""The fields of a forest that are no arrays."""
 FARTHEST = 1e6
 """In deviations: beyond, squares would lose the digits in which cells differ."""
 
@@ -99,8 +101,10 @@ class Forest:
         Of the Gaussian leaves, and the log of what their boxes hold of them.
     log_table : ndarray (T, K, Y)
         Log-probabilities of categories, normalised within the box.
-    sharpness : float
-        The power that averaged class probabilities are raised to.
+    sharpness, caution : float
+        How averaged class probabilities are tempered, and
+    class_bias : ndarray (C,)
+        by how much those of each class: see :class:`~socratic.inference.forest.Tempering`.
     """
 
     feature: np.ndarray
@@ -119,7 +123,9 @@ class Forest:
     variance: np.ndarray
     log_mass: np.ndarray
     log_table: np.ndarray
+    class_bias: np.ndarray
     sharpness: float
+    caution: float
 
     @property
     def n_trees(self) -> int:
@@ -137,6 +143,11 @@ class Forest:
         return self.class_share.shape[2]
 
     @cached_property
+    def of_nothing(self) -> np.ndarray:
+        """What the trees say on average of the classes of a row of which nothing is known: (C,)."""
+        return shares_of_nothing(self.count, self.class_share)
+
+    @cached_property
     def cell_tables(self) -> CellTables:
         """By which rows find their cells."""
         return CellTables(self.feature, self.threshold, self.left, self.right, self.cell)
@@ -150,13 +161,12 @@ class Forest:
     def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data for a model file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        sharpness = fields.pop("sharpness")
-        return fields, {"sharpness": sharpness}
+        return fields, {name: fields.pop(name) for name in _NUMBERS}
 
     @classmethod
     def from_parts(cls, arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Forest:
         """Rebuild what :meth:`parts` gave, with all checks."""
-        forest = cls(**arrays, sharpness=float(config["sharpness"]))
+        forest = cls(**arrays, **{name: float(config[name]) for name in _NUMBERS})
         forest.check()
         return forest
 
@@ -169,7 +179,7 @@ class Forest:
             **dict.fromkeys(("threshold", "left", "right", "cell"), (n_trees, n_nodes)),
             "count": (n_trees, n_cells),
             "class_share": (n_trees, n_cells, n_classes),
-            "class_prior": (n_classes,),
+            **dict.fromkeys(("class_prior", "class_bias"), (n_classes,)),
             **dict.fromkeys(("mean", "variance", "log_mass"), (n_trees, n_cells, len(self.numbers))),
             "log_table": (n_trees, n_cells, len(self.rank)),
             "first": (len(self.categories) + 1,),
@@ -189,8 +199,21 @@ class Forest:
             raise ValueError("numbers and categories of a forest must be all of its columns")
         if self.first[0] != 0 or self.first[-1] != len(self.rank) or (np.diff(self.first) < 1).any():
             raise ValueError("first of a forest must divide its categories")
-        if not 0.0 < self.sharpness < np.inf:
-            raise ValueError(f"sharpness of a forest must be positive; got {self.sharpness!r}")
+        self._check_tempering()
+
+    def _check_tempering(self) -> None:
+        if not 0.0 <= self.sharpness < np.inf:
+            raise ValueError(f"sharpness of a forest must be at least 0; got {self.sharpness!r}")
+        if not 0.0 <= self.caution <= 1.0:
+            raise ValueError(f"caution of a forest must be from 0 to 1; got {self.caution!r}")
+        if not np.isfinite(self.class_bias).all():
+            raise ValueError("class_bias of a forest must be finite")
+
+
+def shares_of_nothing(count: np.ndarray, class_share: np.ndarray) -> np.ndarray:
+    """What trees with such cells say on average of the classes of a row of which nothing is known: (C,)."""
+    shares: np.ndarray = (count / count.sum(1, keepdims=True)).ravel() @ class_share.reshape(-1, class_share.shape[2])
+    return shares / len(count)
 
 
 def _check_range(name: str, values: np.ndarray, low: int, high: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from socratic.circuit.forest import FARTHEST, Forest
 from socratic.estimators.committee import ForestCommittee
 from socratic.export.circuits import Likelihood
-from socratic.inference.forest import cell_doubt, cell_parameters, forest_posterior, sharpened
+from socratic.inference.forest import cell_doubt, cell_parameters, forest_posterior, tempered_shares
 from socratic.inference.posterior import Posterior, entropy
 
 _TREES_AT_A_TIME = 10
@@ -44,7 +44,7 @@ class ForestAnswers:
 
     def shares(self, rows: Tensor, _log_prior: Tensor, _log_joints: Tensor) -> Tensor:
         """Class probabilities (N, C), by the trees."""
-        return sharpened(self._ask(rows)[0].mean(1), self.forest, self.class_prior)
+        return tempered_shares(self._ask(rows)[0].mean(1), self.forest, self.class_prior)
 
     def posterior(self, rows: Tensor, _log_prior: Tensor, _log_joints: Tensor) -> Posterior:
         """The class posterior over the trees, and over what is in doubt of their cells."""

@@ -23,6 +23,8 @@ _FEW_CELLS = 4096
 """Of all trees: a product of matrices with so many is quicker than to gather those that a row may be in."""
 _LEAST = 1e-30
 """The least probability."""
+_LITTLE = 0.01
+"""Of the entropy of the classes: a row that tells so much is half of one that tells all, where a bias is added."""
 
 
 class TreeAnswers(NamedTuple):
@@ -41,6 +43,48 @@ class TreeAnswers(NamedTuple):
     shares: np.ndarray
     variance: np.ndarray
     entropy: np.ndarray
+
+
+class Tempering(NamedTuple):
+    """How the average of what trees say becomes class probabilities.
+
+    What it says more of a class than it would of a row of which nothing is known is raised to a power, multiplied with
+    the class prior, and mixed with it. So a row of which nothing is known gets the class prior, and so does every row
+    if trees have learnt nothing.
+
+    Attributes
+    ----------
+    prior : Tensor (C,)
+        Of the classes among the training rows.
+    of_nothing : Tensor (C,)
+        What the trees say on average of a row of which nothing is known.
+    sharpness, caution : float or Tensor ()
+        The power, and the share of the prior in the answer.
+    class_bias : Tensor (C,)
+        Added to the logarithms, by as much as a row tells: so that classes are as frequent as they are said to be.
+    """
+
+    prior: Tensor
+    of_nothing: Tensor
+    sharpness: Any
+    caution: Any
+    class_bias: Tensor
+
+    @classmethod
+    def of(cls, forest: Forest) -> Tempering:
+        """That of a forest."""
+        prior, of_nothing, bias = map(torch.as_tensor, (forest.class_prior, forest.of_nothing, forest.class_bias))
+        return cls(prior, of_nothing, forest.sharpness, forest.caution, bias)
+
+
+class _Told(NamedTuple):
+    """What trees tell of rows, and the class probabilities that it comes to."""
+
+    told: Tensor  # (N, C), the log of the average of the trees' answers, less that of nothing
+    heard: Tensor  # (N, 1), from 0 where nothing is told to 1
+    slope: Tensor  # (N, 1), of this by the information
+    sure: Tensor  # (N, C), without caution
+    shares: Tensor  # (N, C)
 
 
 class Mixtures(NamedTuple):
@@ -152,8 +196,8 @@ def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength:
 
 
 def forest_shares(forest: Forest, answers: TreeAnswers, class_prior: np.ndarray) -> np.ndarray:
-    """Class probabilities (N, C): the trees' average, sharpened, under another class prior (C,)."""
-    return sharpened(torch.as_tensor(answers.shares.mean(1)), forest, class_prior).numpy()
+    """Class probabilities (N, C): the trees' average, tempered, under another class prior (C,)."""
+    return tempered_shares(torch.as_tensor(answers.shares.mean(1)), forest, class_prior).numpy()
 
 
 def forest_posterior(
@@ -161,29 +205,57 @@ def forest_posterior(
 ) -> Posterior:
     """The class posterior over trees and over the class probabilities of their cells.
 
-    Sharpened to first order: the deviations are those of probabilities that vary a little. The answers may be tensors.
+    Tempered to first order: the deviations are those of probabilities that vary a little. The answers may be tensors.
     """
     shares, of_cells, of_entropy = map(torch.as_tensor, answers)
     mean = shares.mean(1)
-    sharp = sharpened(mean, forest, class_prior)
+    tempering = Tempering.of(forest)
+    told = _tell(mean, tempering)
+    found = _under(told.shares, tempering, class_prior)
     centred = shares - mean.unsqueeze(1)
     covariance = centred.mT @ centred / forest.n_trees + torch.diag_embed(of_cells.mean(1))
-    # d log p'_i = sharpness (d log p_i - sum_j p'_j d log p_j)
-    relative = 1.0 / mean.clamp_min(_LEAST)
-    change = torch.eye(mean.shape[1], dtype=mean.dtype) - sharp.unsqueeze(1)
-    slope = forest.sharpness * sharp.unsqueeze(2) * change * relative.unsqueeze(1)
+    # Of the logarithms before they are normalised, by the trees' average; then of those of the answers, of these.
+    steps = (tempering.sharpness / mean.clamp_min(_LEAST)).diag_embed()
+    steps = steps + (told.slope * tempering.class_bias).unsqueeze(2) * told.told.unsqueeze(1)
+    steps = steps - told.sure.unsqueeze(1) @ steps
+    steps = ((1.0 - tempering.caution) * told.sure / told.shares.clamp_min(_LEAST)).unsqueeze(2) * steps
+    slope = found.unsqueeze(2) * (steps - found.unsqueeze(1) @ steps)
     variance = ((slope @ covariance) * slope).sum(2)
     plain = entropy(mean)
     information = torch.minimum((plain - of_entropy.mean(1)).clamp_min(0.0), plain)
-    std = sqrt_or_zero(torch.minimum(variance, sharp * (1.0 - sharp)))
-    return Posterior(sharp, std, entropy(sharp), information, None, "forest")
+    std = sqrt_or_zero(torch.minimum(variance, found * (1.0 - found)))
+    return Posterior(found, std, entropy(found), information, None, "forest")
 
 
-def sharpened(mean: Tensor, forest: Forest, class_prior: np.ndarray) -> Tensor:
-    """The averaged class probabilities (N, C), raised to the forest's power, under another class prior (C,)."""
-    ratio = torch.as_tensor(class_prior / np.maximum(forest.class_prior, _TINY))
-    powers = mean.clamp_min(_LEAST) ** forest.sharpness * ratio
-    return powers / powers.sum(1, keepdim=True)
+def tempered_shares(mean: Tensor, forest: Forest, class_prior: np.ndarray) -> Tensor:
+    """The average (N, C) of what the trees say, tempered, under another class prior (C,)."""
+    tempering = Tempering.of(forest)
+    return _under(tempered(mean, tempering), tempering, class_prior)
+
+
+def tempered(mean: Tensor, tempering: Tempering) -> Tensor:
+    """Class probabilities (N, C) from the average (N, C) of what trees say."""
+    return _tell(mean, tempering).shares
+
+
+def _tell(mean: Tensor, tempering: Tempering) -> _Told:
+    prior, of_nothing, sharpness, caution, bias = tempering
+    some = of_nothing > 0.0  # a class without rows has no say
+    told = torch.where(some, torch.log(mean.clamp_min(_LEAST) / of_nothing.clamp_min(_LEAST)), 0.0)
+    information = (mean * told).sum(1, keepdim=True).clamp_min(0.0)
+    little = _LITTLE * entropy(of_nothing)
+    heard = information / (information + little).clamp_min(_LEAST)
+    slope = little / (information + little).clamp_min(_LEAST) ** 2
+    sure = torch.softmax(torch.log(prior) + sharpness * told + heard * bias, 1)
+    return _Told(told, heard, slope, sure, (1.0 - caution) * sure + caution * prior)
+
+
+def _under(shares: Tensor, tempering: Tempering, class_prior: np.ndarray) -> Tensor:
+    """The same class probabilities (N, C) under another class prior (C,)."""
+    prior = tempering.prior
+    ratio = torch.where(prior > 0.0, torch.as_tensor(class_prior) / prior.clamp_min(_LEAST), 0.0)
+    moved = shares * ratio
+    return moved / moved.sum(1, keepdim=True).clamp_min(_LEAST)
 
 
 def _entropy(probabilities: np.ndarray) -> np.ndarray:

@@ -6,21 +6,31 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from socratic.circuit.cells import levels
-from socratic.circuit.forest import Columns, Forest
+from socratic.circuit.forest import Columns, Forest, shares_of_nothing
 from socratic.families import Family
+from socratic.inference.forest import Tempering, tempered
 
 N_TREES, MOST_CELLS = 100, 256
-_TRIED, _LEAST_GAIN = 10, 0.02
-"""Trees by which it is decided how many columns a split looks at, and the share of the loss that all must save."""
+_TRIED = 20
+"""Trees that show whether it is worth growing all of them with splits that look at all columns."""
 PRIOR_STRENGTH = 0.1
 """Rows of the class frequencies that every cell is given."""
 _CATEGORY_ROWS = 1.0
 """Rows of a column's frequencies that every cell is given."""
 _MIN_VARIANCE = 0.01
 """Of a leaf, in units of its standardised column."""
-_SHARPNESS = np.exp(np.linspace(np.log(0.4), np.log(4.0), 24))
+_SHARPNESS, _CAUTION = (0.1, 4.0), (0.0, 0.95)
+"""From the least to the most: some of what the trees say is left, so that rows keep their order."""
+_COST = 2.0
+"""Nats of all rows together that must be gained by saying anything but the class prior; powers beyond 1 cost extra."""
+_LEAST_LOSS_OF = 1e-9
+"""A row that is less likely tells no more."""
+_MOST_JUDGED = 2_000_000
+"""Class probabilities by which a forest is tempered, at most."""
 
 
 class _Tree(NamedTuple):
@@ -33,10 +43,10 @@ class _Tree(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """The power under which rows are most likely by trees that were grown without them, and their mean loss then."""
+    """How rows are most likely by trees that were grown without them, and how unlikely each is then."""
 
-    sharpness: float
-    loss: float
+    tempering: Tempering
+    losses: np.ndarray  # (N,), NaN of rows that all trees were grown on
 
 
 def grow_forest(
@@ -55,7 +65,8 @@ def grow_forest(
 
     Trees are scikit-learn's, grown on rows drawn with replacement; for that alone, a missing value is taken from a row
     drawn at random. A split looks at some columns, as in a random forest, or at all of them, if rows are then more
-    likely by the trees that were grown without them. So is the sharpness of the averaged probabilities chosen.
+    likely by the trees that were grown without them, by more than a standard error. By these rows class probabilities
+    are tempered, too.
 
     Parameters
     ----------
@@ -87,24 +98,30 @@ def grow_forest(
         return list(Parallel(n_jobs, prefer="threads")(delayed(_grow_tree)(*given, seed) for seed in seeds))
 
     def judge(trees: Sequence[_Tree]) -> _Judged:
-        cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
-        return _judge(trees, cells["class_share"], y, weight)
+        by_class = _stacked([tree.sums[:, :n_classes] for tree in trees])
+        return _judge(trees, by_class.sum(2), _class_shares(by_class), y, weight)
 
-    some, all_features = (grow(min(_TRIED, n_trees), features) for features in ("sqrt", None))
-    better = judge(all_features).loss < (1.0 - _LEAST_GAIN) * judge(some).loss
-    trees = all_features if better else some
-    trees += grow(n_trees - len(trees), None if better else "sqrt")
+    trees = grow(n_trees, "sqrt")
+    judged = judge(trees)
+    wider = grow(min(_TRIED, n_trees), None)
+    if _is_better(judge(wider), judge(trees[:_TRIED]), weight):  # of as many trees: more of them are surer
+        wider += grow(n_trees - len(wider), None)
+        judged_wider = judge(wider)
+        if _is_better(judged_wider, judged, weight):
+            trees, judged = wider, judged_wider
     nodes = {name: _stacked([tree.nodes[name] for tree in trees]) for name in trees[0].nodes}
     nodes["cell"][np.arange(nodes["cell"].shape[1]) >= np.array([[len(tree.nodes["cell"])] for tree in trees])] = -1
     cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
     boxes = _boxes(nodes, cells["count"].shape[1], x.shape[1])
-    judged = _judge(trees, cells["class_share"], y, weight)
+    tempering = judged.tempering
     return Forest(
         **nodes,
         **_within_boxes(cells, boxes, columns),
         **columns._asdict(),
-        class_prior=np.bincount(y, weight, n_classes) / weight.sum(),
-        sharpness=judged.sharpness,
+        class_prior=tempering.prior.numpy(),
+        class_bias=tempering.class_bias.numpy(),
+        sharpness=tempering.sharpness,
+        caution=tempering.caution,
     )
 
 
@@ -186,8 +203,6 @@ def _fill_cells(sums: np.ndarray, columns: Columns, n_classes: int) -> dict[str,
     """Counts, class frequencies and leaves of cells, from sums (T, K, C + 3 U + Y) over their rows."""
     width = len(columns.numbers)
     by_class, there, total, squares, hot = np.split(sums, np.cumsum([n_classes, width, width, width]), axis=2)
-    count = by_class.sum(2)
-    prior = by_class.sum(1, keepdims=True) / count.sum(1)[:, None, None]
     some = np.maximum(there, 1.0)
     mean = total / some
     variance = np.where(there > 0, squares / some - mean**2, 1.0)
@@ -197,12 +212,20 @@ def _fill_cells(sums: np.ndarray, columns: Columns, n_classes: int) -> dict[str,
         whole = counts.sum(1, keepdims=True) + 1.0 / (stop - start)
         tables.append(counts + _CATEGORY_ROWS * whole / whole.sum(2, keepdims=True))
     return {
-        "count": count,
-        "class_share": (by_class + PRIOR_STRENGTH * prior) / (count[:, :, None] + PRIOR_STRENGTH),
+        "count": by_class.sum(2),
+        "class_share": _class_shares(by_class),
         "mean": mean,
         "variance": np.maximum(variance, _MIN_VARIANCE),
         "log_table": np.log(np.concatenate([*tables, hot[:, :, :0]], 2)),
     }
+
+
+def _class_shares(by_class: np.ndarray) -> np.ndarray:
+    """Class frequencies of cells (T, K, C), of which each is given some rows of those of its tree."""
+    count = by_class.sum(2, keepdims=True)
+    prior = by_class.sum(1, keepdims=True) / count.sum(1, keepdims=True)
+    shares: np.ndarray = (by_class + PRIOR_STRENGTH * prior) / (count + PRIOR_STRENGTH)
+    return shares
 
 
 def _boxes(nodes: dict[str, np.ndarray], n_cells: int, n_columns: int) -> np.ndarray:
@@ -245,24 +268,73 @@ def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: Colu
     return {**cells, "log_mass": log_mass, "log_table": log_table}
 
 
-def _judge(trees: Sequence[_Tree], class_share: np.ndarray, y: np.ndarray, weight: np.ndarray) -> _Judged:
+def _judge(
+    trees: Sequence[_Tree], count: np.ndarray, class_share: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> _Judged:
     """How likely rows are by the trees that were grown without them; of no rows nothing is known."""
-    total, times = np.zeros((len(y), class_share.shape[2])), np.zeros(len(y))
+    n_classes = class_share.shape[2]
+    total, times = np.zeros((len(y), n_classes)), np.zeros(len(y))
     for tree, shares in zip(trees, class_share, strict=True):
         total[tree.held_out] += shares[tree.cell_of_held_out]
         times[tree.held_out] += 1.0
     judged = np.flatnonzero(times)
-    if not len(judged):
-        return _Judged(1.0, 0.0)
-    logs = np.log(np.maximum(total[judged] / times[judged, None], 1e-300))
-    labels, weights = y[judged], weight[judged]
+    mean, labels = torch.as_tensor(total[judged] / times[judged, None]), torch.as_tensor(y[judged])
+    prior = torch.as_tensor(np.bincount(y, weight, n_classes) / weight.sum())
+    of_nothing = torch.as_tensor(shares_of_nothing(count, class_share))
+    step = len(judged) * n_classes // _MOST_JUDGED + 1
+    found = _temper(prior, of_nothing, mean[::step], labels[::step], torch.as_tensor(weight[judged][::step]))
+    losses = np.full(len(y), np.nan)
+    losses[judged] = _losses(mean, labels, found).numpy()
+    return _Judged(found, losses)
 
-    def loss(power: float) -> float:
-        scaled = power * logs
-        return float(weights @ (np.logaddexp.reduce(scaled, 1) - scaled[np.arange(len(labels)), labels]))
 
-    best = float(min(_SHARPNESS, key=loss))
-    return _Judged(best, loss(best) / float(weights.sum()))
+def _temper(prior: Tensor, of_nothing: Tensor, mean: Tensor, labels: Tensor, weight: Tensor) -> Tempering:
+    """The tempering under which rows are most likely by trees that were grown without them.
+
+    Parameters
+    ----------
+    prior, of_nothing : Tensor (C,)
+    mean : Tensor (M, C)
+        What these trees say on average.
+    labels, weight : Tensor (M,)
+    """
+    from scipy.optimize import minimize
+
+    def tempering(values: Any) -> Tempering:
+        return Tempering(prior, of_nothing, values[0], values[1], values[2:])
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        given = torch.tensor(values, requires_grad=True)
+        chosen = tempering(given)
+        cost = (
+            _COST * (1.0 - chosen.caution)
+            + torch.relu(chosen.sharpness - 1.0) ** 2
+            + 0.5 * chosen.class_bias.square().sum()
+        )
+        total = weight @ _losses(mean, labels, chosen) + cost
+        total.backward()
+        assert given.grad is not None
+        return float(total.detach()), given.grad.numpy()
+
+    start = np.concatenate([[1.0, 0.01], np.zeros(len(prior))])
+    bounds = [_SHARPNESS, _CAUTION, *[(-3.0, 3.0)] * len(prior)]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x if len(labels) else start
+    return tempering(torch.as_tensor(best))._replace(sharpness=float(best[0]), caution=float(best[1]))
+
+
+def _losses(mean: Tensor, labels: Tensor, tempering: Tempering) -> Tensor:
+    """How unlikely the classes of rows are: (M,)."""
+    shares = tempered(mean, tempering).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return -torch.log(shares.clamp_min(_LEAST_LOSS_OF))
+
+
+def _is_better(one: _Judged, other: _Judged, weight: np.ndarray) -> bool:
+    """Whether rows are more likely by one than by another, by more than a standard error."""
+    gain = other.losses - one.losses
+    known = ~np.isnan(gain)
+    gain, share = gain[known], weight[known] / max(float(weight[known].sum()), 1e-300)
+    mean = float(share @ gain)
+    return mean > float(np.sqrt(share**2 @ (gain - mean) ** 2))
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> Any:
