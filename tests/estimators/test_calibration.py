@@ -180,6 +180,28 @@ def few_rows(rng: np.random.Generator) -> Sample:
     return x[:150], y[:150], None, x[150:]
 
 
+def default_reading(rng: np.random.Generator) -> Sample:
+    """A sensor that says the same in a tenth of the rows, fractions included."""
+    x, y = blobs(2300, rng, 5)
+    x[rng.random(len(x)) < 0.1] = [20.5, 0.0, 1.0, 50.0, 3.0]
+    return x[:300], y[:300], None, x[300:]
+
+
+def sentinels(rng: np.random.Generator) -> Sample:
+    """A number that stands for what is unknown, in a tenth of the cells."""
+    x, y = blobs(2300, rng, 5)
+    x[rng.random(x.shape) < 0.1] = -999.0
+    return x[:300], y[:300], None, x[300:]
+
+
+def many_classes(rng: np.random.Generator) -> Sample:
+    """A hundred classes, of which a few are common and many have one row or none."""
+    shares = 1.0 / np.arange(1, 101)
+    y = rng.choice(100, 2400, p=shares / shares.sum())
+    x = 4.0 * np.random.default_rng(0).normal(size=(100, 5))[y] + rng.normal(size=(2400, 5))
+    return x[:400], y[:400], None, x[400:]
+
+
 SAMPLES: dict[str, Callable[[np.random.Generator], Sample]] = {
     "weights of 5": weighted(lambda rng, n: np.full(n, 5.0)),
     "whole weights": weighted(lambda rng, n: rng.integers(0, 6, n).astype(float)),
@@ -187,6 +209,7 @@ SAMPLES: dict[str, Callable[[np.random.Generator], Sample]] = {
     **{each.__name__: each for each in (copies, oversampled, ties, whole_numbers, rare_classes)},
     **{each.__name__: each for each in (missing_cells, constant_columns, heavy_tails, few_rows, weighted_classes)},
 }
+REPEATING = {each.__name__: each for each in (default_reading, sentinels, many_classes, copies, ties, heavy_tails)}
 
 
 def check_rate_is_kept(make: Callable[[int], Any], sample: Callable[[np.random.Generator], Sample], n: int) -> None:
@@ -222,6 +245,28 @@ def test_classifiers_keep_the_rate_whatever_the_rows(name: str) -> None:
         return CircuitClassifier(**settings, dropout=0.1, cross_entropy_weight=0.2, random_state=seed)
 
     check_rate_is_kept(make, SAMPLES[name], 12)
+
+
+@few_are_too_few
+@pytest.mark.slow
+@both
+@pytest.mark.parametrize("name", REPEATING)
+def test_default_models_keep_the_rate_where_rows_repeat(kind: type, name: str) -> None:
+    check_rate_is_kept(lambda seed: kind(random_state=seed), REPEATING[name], 40)
+
+
+@pytest.mark.slow
+@both
+@pytest.mark.parametrize("n_rows", [150, 700])
+def test_a_row_that_stands_for_a_tenth_of_the_data_is_familiar(kind: type, n_rows: int) -> None:
+    """Of rows that differ one in eighteen may be refused in its place."""
+    n_refused = 0
+    for seed in range(40):
+        x, _, _, fresh = default_reading(np.random.default_rng(seed))
+        rows, labels = np.concatenate([x, fresh])[:n_rows], np.arange(n_rows) % 2
+        repeated = kind(random_state=seed).fit(rows, np.where(rows[:, 0] == 20.5, labels, rows[:, 1] > 0))
+        n_refused += refused(repeated, np.array([[20.5, 0.0, 1.0, 50.0, 3.0]])).sum()
+    assert n_refused <= 4
 
 
 @pytest.mark.slow

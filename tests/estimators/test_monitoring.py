@@ -211,3 +211,16 @@ def test_columns_need_familiar_rows(detector: CircuitOutlierDetector) -> None:
     assert not DriftMonitor(old).columns
     with pytest.raises(ValueError, match=r"columns=True needs a model that keeps familiar rows.*fit it again"):
         DriftMonitor(old, columns=True)
+
+
+@pytest.mark.slow
+def test_rows_that_repeat_raise_no_alarm() -> None:
+    """At a rate of 1 % three of 60 streams or more have a probability of 2 %."""
+    n_alarms = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(1300, 5)).round(1)
+        x[rng.random(len(x)) < 0.1] = [20.5, 0.0, 1.0, 50.0, 3.0]
+        model = CircuitOutlierDetector(random_state=seed).fit(x[:300])
+        n_alarms += DriftMonitor(model, seed=seed).update(x[300:]).alarm
+    assert n_alarms <= 3
