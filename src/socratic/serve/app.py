@@ -25,6 +25,7 @@ from socratic.serve.problems import RequestError, problem, shortened, unknown_na
 from socratic.serve.replies import Json, failure
 from socratic.serve.service import Service
 from socratic.serve.settings import Settings
+from socratic.tables.names import repeated
 
 _log = logging.getLogger("socratic.serve")
 
@@ -76,8 +77,8 @@ async def _check(request: Request) -> None:
     for name in given:
         if name not in known:
             raise unknown_name("", "option", name, known)
-        if given.count(name) > 1:
-            raise RequestError(f"option {shortened(name)} must be there once; got it {given.count(name)} times")
+    if (twice := repeated(given)) is not None:
+        raise RequestError(f"option {shortened(twice)} must be there once; got it {given.count(twice)} times")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if route.body_field is not None and not re.fullmatch(r"application/(.+\+)?json", kind):
         raise RequestError(f"the content type must be application/json; got {shortened(kind)}", 415)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from socratic.errors import check_count, check_number
@@ -32,8 +32,14 @@ class Settings:
         The longest body of a request, and of a table that is answered row by row.
     max_rows, max_table_rows : int
         The most rows of a request, and of a table.
+    max_columns : int
+        The most columns of a table.
+    max_unpacked_bytes : int
+        What a table holds when it is unpacked, at most: repeated text of a Parquet file takes next to nothing in it.
     max_pixels : int
         Of an image before it is resized.
+    max_reply_values : int
+        Numbers and words of a reply, at most, but for tables, whose answers are sent as they are found.
     max_requests : int
         Requests in work at a time; more are sent away for a moment.
     seconds, table_seconds : float
@@ -56,7 +62,10 @@ class Settings:
     max_table_bytes: int = 256 * _MIB
     max_rows: int = 1_000
     max_table_rows: int = 10_000_000
+    max_columns: int = 16_384
+    max_unpacked_bytes: int = 1024 * _MIB
     max_pixels: int = 16_000_000
+    max_reply_values: int = 1_000_000
     max_requests: int = 128
     seconds: float = 30.0
     table_seconds: float = 600.0
@@ -66,9 +75,9 @@ class Settings:
     drift_folder: Path | None = None
 
     def __post_init__(self) -> None:
-        counts = ("max_body_bytes", "max_table_bytes", "max_rows", "max_table_rows", "max_pixels", "max_requests")
-        for name in (*counts, "rows_together"):
-            check_count(name, getattr(self, name))
+        for each in fields(self):
+            if each.name.startswith("max_") or each.name == "rows_together":
+                check_count(each.name, getattr(self, each.name))
         check_count("port", self.port, minimum=0)
         self._check_drift()
         if self.port > 65535:

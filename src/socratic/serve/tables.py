@@ -25,8 +25,10 @@ from socratic.serve.limits import TABLES_PATH
 from socratic.serve.model import Options, ServedTable, Take
 from socratic.serve.problems import RequestError, shortened
 from socratic.serve.service import Service
+from socratic.serve.settings import Settings
 from socratic.serve.v1 import FAILURES, ModelName
-from socratic.tables.batches import raw_batch
+from socratic.tables.batches import import_pyarrow, raw_batch
+from socratic.tables.bounds import Bounds, TooLargeError
 from socratic.tables.reading import Chunk, TableSource, open_source
 from socratic.tables.writing import CsvSink, ParquetSink, Sink
 from socratic.uncertainty.answers import Judgement
@@ -133,7 +135,8 @@ def router(service: Service) -> APIRouter:
             with path.open("wb") as file, _room():
                 async for part in request.stream():
                     file.write(part)
-            source = await to_thread.run_sync(_checked, path, scorer, columns, service.settings.max_table_rows)
+            stack.callback(_give_back)
+            source = await _checked(path, scorer, columns, service.settings)
             pipe = _Pipe()
             sink: Sink = (
                 CsvSink(pipe, harmless=harmless)  # type: ignore[arg-type]
@@ -215,15 +218,31 @@ def _score(scorer: Scorer, columns: Columns, chunks: list[Chunk]) -> list[Any]:
     return [scorer(chunk.batch, chunk.start, columns) for chunk in chunks]
 
 
-def _checked(path: Path, scorer: Scorer, columns: Columns, max_rows: int) -> TableSource:
-    """The table in a file, all of whose rows can be answered; afterwards it is too late to say that one cannot."""
-    try:
-        source = open_source(path)
-        scorer.check_names(columns, source.names, "the table")
-        for chunk in source.chunks():
-            if chunk.start + chunk.batch.num_rows > max_rows:
-                raise RequestError(f"the table has more than {max_rows} rows; send it in parts", 413)
+async def _checked(path: Path, scorer: Scorer, columns: Columns, settings: Settings) -> TableSource:
+    """The table in a file, all of whose rows can be answered; afterwards it is too late to say that one cannot.
+
+    Each of its pieces is a thread's work of its own, as only between these a request can be ended.
+    """
+    bounds = Bounds(settings.max_table_rows, settings.max_columns, settings.max_unpacked_bytes)
+
+    def check(chunks: Iterator[Chunk]) -> bool:
+        chunk = next(chunks, None)
+        if chunk is not None:
             raw_batch(chunk.batch, scorer.model.table_, chunk.start)
+        return chunk is not None
+
+    try:
+        source = await to_thread.run_sync(open_source, path, bounds)
+        scorer.check_names(columns, source.names, "the table")
+        chunks = source.chunks()
+        while await to_thread.run_sync(check, chunks):
+            pass
     except DataFileError as error:
-        raise RequestError(str(error).replace(str(path), "the table").replace(path.name, "table")) from None
+        said = str(error).replace(str(path), "the table").replace(path.name, "table")
+        raise RequestError(said, 413 if isinstance(error, TooLargeError) else 422) from None
     return source
+
+
+def _give_back() -> None:
+    """Return the memory that a table took to the system."""
+    import_pyarrow().default_memory_pool().release_unused()

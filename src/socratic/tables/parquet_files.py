@@ -12,6 +12,8 @@ import numpy as np
 from socratic.errors import DataFileError
 from socratic.memory import table_rows
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
+from socratic.tables.cells import shorten
+from socratic.tables.names import repeated
 
 _PIECE_ROWS = 8192
 """Rows that are read at a time, at most."""
@@ -110,9 +112,8 @@ class ParquetFiles:
         self._n_rows_of.append(first)
 
     def _check_names(self, names: Sequence[str], file: StoredFile) -> None:
-        if len(set(names)) < len(names):
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
-            raise DataFileError(f"{file.name} has more than one column {twice!r}; rename one of them")
+        if (twice := repeated(names)) is not None:
+            raise DataFileError(f"{file.name} has more than one column {shorten(twice)}; rename one of them")
         for name in sorted(set(names) ^ set(self.names)):
             having, lacking = (file, self.files[0]) if name in names else (self.files[0], file)
             raise DataFileError(

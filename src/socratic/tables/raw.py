@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from socratic.errors import import_extra
+from socratic.tables.names import repeated
 
 _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((datetime.timedelta, np.timedelta64), "durations", "convert them to numbers, such as seconds"),
@@ -167,8 +168,7 @@ def check_finite(numbers: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_shape(names: tuple[str, ...], shape: tuple[int, ...]) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
+    if (twice := repeated(names)) is not None:
         raise ValueError(f"column names must be unique; {twice!r} occurs more than once")
     for place, what in enumerate(("sample", "feature")):
         if shape[place] == 0:

@@ -16,7 +16,10 @@ from typing import IO, Any, NamedTuple
 
 from socratic.errors import DataFileError
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
+from socratic.tables.bounds import Bounds, check_end, rows_at_a_time
+from socratic.tables.cells import shorten
 from socratic.tables.kinds import Tally
+from socratic.tables.names import repeated
 
 CHUNK_ROWS = 2_000
 """More at a time are not answered faster, and need more memory."""
@@ -69,9 +72,8 @@ class TableSource(Source):
         """What some columns hold."""
 
     def _check_names(self) -> None:
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for place, name in enumerate(self.names) if name in self.names[:place])
-            raise DataFileError(f"{self.path} has more than one column {twice!r}; rename one of them")
+        if (twice := repeated(self.names)) is not None:
+            raise DataFileError(f"{self.path} has more than one column {shorten(twice)}; rename one of them")
 
 
 def suffix_of(path: Path) -> str:
@@ -84,8 +86,8 @@ def suffix_of(path: Path) -> str:
     )
 
 
-def open_source(path: Path) -> TableSource:
-    """Open a table for reading."""
+def open_source(path: Path, bounds: Bounds | None = None) -> TableSource:
+    """Open a table for reading; with ``bounds``, raise :class:`~socratic.tables.bounds.TooLargeError` beyond them."""
     if path.is_dir():
         raise DataFileError(f"{path} is a folder; name a file")
     if not path.exists():
@@ -95,19 +97,22 @@ def open_source(path: Path) -> TableSource:
     suffix = suffix_of(path)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty; a table needs a header and rows")
-    return ParquetSource(path) if suffix == ".parquet" else CsvSource(path)
+    return ParquetSource(path, bounds) if suffix == ".parquet" else CsvSource(path, bounds)
 
 
 class CsvSource(TableSource):
     """A CSV file: UTF-8, commas, one header line; compressed if its name ends in .gz."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: Bounds | None = None) -> None:
         self.path, self.size = path, path.stat().st_size
+        self._bounds = bounds
         with self._opened() as (_, data), closing(self._rows(data)) as rows:
             self._header = next(rows, [])
         self.names = [name.strip() for name in self._header]
         if not self.names:
             raise DataFileError(f"{path} is empty; a table needs a header and rows")
+        if bounds is not None:
+            bounds.check_columns(path, len(self.names))
         if len(self.names) == 1 and (found := next((mark for mark in ";\t|" if mark in self.names[0]), None)):
             raise DataFileError(f"{path} seems to be separated by {found!r}; write it with commas")
         self._check_names()
@@ -122,6 +127,8 @@ class CsvSource(TableSource):
                 for block in self._blocks(watched):
                     if watched.suspicious and not checked:
                         checked = self._check_rows()
+                    if self._bounds is not None:
+                        self._bounds.check_rows(self.path, start + block.num_rows)
                     for batch in _slices(block.rename_columns(self.names)):
                         yield Chunk(batch, start, raw.tell())
                         start += batch.num_rows
@@ -268,14 +275,18 @@ class _QuotesWatched(io.RawIOBase):
 class ParquetSource(TableSource):
     """A Parquet file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: Bounds | None = None) -> None:
         pa = import_pyarrow()
         from pyarrow import parquet
 
-        self.path = path
+        self.path, self._bounds, self._at_a_time = path, bounds, CHUNK_ROWS
+        if bounds is not None:
+            check_end(path)
         try:
             with self._opened() as raw, parquet.ParquetFile(raw) as file:
                 self._schema, self.size = file.schema_arrow, file.metadata.num_rows
+                if bounds is not None:
+                    self._at_a_time = rows_at_a_time(path, file, bounds, CHUNK_ROWS)
         except (pa.ArrowException, OSError) as error:
             raise DataFileError(f"{path} is damaged or no Parquet file ({error}); write it again") from None
         self.names = list(self._schema.names)
@@ -290,10 +301,13 @@ class ParquetSource(TableSource):
         pa = import_pyarrow()
         from pyarrow import parquet
 
-        start = 0
+        start = n_bytes = 0
         try:
             with self._opened() as raw, parquet.ParquetFile(raw, pre_buffer=False) as file:
-                for batch in file.iter_batches(CHUNK_ROWS, use_threads=False):
+                for batch in file.iter_batches(self._at_a_time, use_threads=False):
+                    if self._bounds is not None:  # pages do not say how much texts share with those before them
+                        n_bytes += sum(each.nbytes for each in batch.columns if not pa.types.is_dictionary(each.type))
+                        self._bounds.check_unpacked(self.path, n_bytes)
                     yield Chunk(batch, start, start + batch.num_rows)
                     start += batch.num_rows
         except (pa.ArrowException, OSError) as error:

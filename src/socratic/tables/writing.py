@@ -13,8 +13,8 @@ from socratic.files import replacing
 from socratic.tables.batches import import_pyarrow, is_text, numbers
 from socratic.tables.reading import suffix_of
 
-_GROUP_ROWS = 10_000
-"""Rows of a group of a Parquet file, at least: many small ones are slow to read."""
+_GROUP_ROWS, _GROUP_BYTES = 10_000, 64 * 2**20
+"""Rows of a group of a Parquet file, at least, unless they are large: many small groups are slow to read."""
 
 
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001 - some spreadsheets read wide letters like narrow ones
@@ -126,7 +126,8 @@ class ParquetSink(Sink):
             self._writer = parquet.ParquetWriter(self._file, batch.schema)
         self._waiting.append(batch)
         self._n_rows += rows.num_rows
-        if sum(each.num_rows for each in self._waiting) >= _GROUP_ROWS:
+        n_rows, n_bytes = (sum(getattr(each, what) for each in self._waiting) for what in ("num_rows", "nbytes"))
+        if n_rows >= _GROUP_ROWS or n_bytes >= _GROUP_BYTES:
             self._write_group()
 
     def close(self) -> None:

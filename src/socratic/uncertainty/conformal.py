@@ -158,8 +158,11 @@ def _mean_of_folds(own: np.ndarray, folds: np.ndarray, twins: np.ndarray) -> np.
 
 
 def rows_needed(level: float) -> int:
-    """The number of calibration rows without which nothing can be shown at a level above 0: 1 / (n + 1) <= level."""
-    return math.ceil(1.0 / level - 1e-9) - 1
+    """The number of calibration rows without which nothing can be shown at a level above 0: 1 / (n + 1) <= level.
+
+    Of the smallest levels it is 10^18, more than anybody has.
+    """
+    return math.ceil(min(1.0 / level, 1e18) - 1e-9) - 1
 
 
 def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
