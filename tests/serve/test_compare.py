@@ -107,7 +107,7 @@ def test_images_that_miss_pixels_are_compared(site: Site) -> None:
         ({"rows": [{"weight": "x"}]}, "column 'weight' takes a number"),
         ({"rows": [{}], "n_passes": MOST_PASSES + 1}, "n_passes: Input should be less than or equal to 200"),
         ({"rows": [{}], "dropout": 1.0}, "dropout: Input should be less than 1"),
-        ({"rows": [{}], "reasons": 1}, "reasons: Extra inputs are not permitted"),
+        ({"rows": [{}], "reasons": 1}, "there is no field 'reasons'; known are 'model', 'rows'"),
     ],
 )
 def test_requests_that_cannot_be_compared(site: Site, request_: dict[str, Any], message: str) -> None:

@@ -213,7 +213,7 @@ def test_a_wavelet_misses_its_whole_block() -> None:
         ({}, 422, "one of rows, image, pixels and images must be there; got none of them"),
         ({"rows": [{}], "image": ""}, 422, "one of rows, image, pixels and images must be there; got rows and image"),
         ({"image": "AAAA"}, 422, "model 'fruit' answers rows of a table; send rows, without an image or resize"),
-        ({"rows": [{}], "rate": 0.1}, 422, "rate: Extra inputs are not permitted"),
+        ({"rows": [{}], "rate": 0.1}, 422, "there is no field 'rate'; known are 'model', 'rows'"),
         ({"rows": [{}], "rejection_rate": "0.1"}, 422, "rejection_rate: Input should be a valid number"),
         ({"rows": [{}], "rejection_rate": 1.0}, 422, "rejection_rate: Input should be less than 1"),
         ({"rows": [{}], "doubt": "all"}, 422, "doubt: Input should be 'weights' or 'dropout'"),

@@ -21,11 +21,12 @@ from socratic.inference.moments import moments
 from socratic.inference.posterior import Posterior, entropy
 from socratic.inference.posterior_methods import class_posterior
 from socratic.inference.results import CovarianceKind
+from socratic.serve.bodies import Route
 from socratic.serve.model import ServedModel, a, finite, of_classes
 from socratic.serve.problems import RequestError
 from socratic.serve.replies import Json
 from socratic.serve.service import Service
-from socratic.serve.v1 import FAILURES, Asked, ClassProbability, asked_of
+from socratic.serve.v1 import FAILURES, Asked, ClassProbability, asked_of, n_asked
 from socratic.tables.inputs import known
 
 MOST_PASSES = 200
@@ -58,7 +59,7 @@ class CompareResponse(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """The path that compares."""
-    routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES)
+    routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES, route_class=Route)
     one_at_a_time = CapacityLimiter(1)  # beside the answers, which do not wait for it
 
     @routes.post("/compare", response_model=CompareResponse)
@@ -74,9 +75,9 @@ def router(service: Service) -> APIRouter:
 
 
 def _compared(model: ServedModel, request: CompareRequest, max_pixels: int) -> list[dict[str, Any]]:
+    if (n_rows := n_asked(request)) != 1:
+        raise RequestError(f"{model.takes} must hold one to compare ways to doubt by; got {n_rows}")
     asked = asked_of(model, request, max_pixels)
-    if len(asked) != 1:
-        raise RequestError(f"{model.takes} must hold one to compare ways to doubt by; got {len(asked)}")
     x = known(model.encode(model.check(asked)))
     ways = _Ways(model.estimator, x, request.dropout, request.n_passes).by_name()
     return [_asked_once(name, ask, model.estimator.classes_.tolist()) for name, ask in ways.items()]

@@ -43,6 +43,7 @@ class ServedImages(ServedModel):
         super().__init__(name, estimator)
         self.kind = "classifier" if isinstance(estimator, CircuitClassifierBase) else "density"
         self.shape: tuple[int, int, int] = estimator.image_shape_
+        self.width = math.prod(self.shape)
 
     def check(self, asked: np.ndarray) -> np.ndarray:
         """Images (N, H, W, C) of bytes, of the size that the model was trained on; masked pixels are missing."""
@@ -143,22 +144,20 @@ class ServedImages(ServedModel):
 def _pixels(image: Any) -> np.ndarray:
     """An image (H, W) or (H, W, C) of bytes, masked where it is None."""
     try:
-        values = np.array(image)
+        values = np.array(image, dtype=object)  # of any other type, short texts would become as long as the longest
     except ValueError:
         values = np.empty(0)
+    kinds = set(map(type, values.flat)) if values.ndim in (2, 3) and values.size else {str}
     missing = np.zeros(values.shape, dtype=bool)
-    if values.dtype == object:
+    if type(None) in kinds:
         missing = np.array([value is None for value in values.flat]).reshape(values.shape)
-        values = np.where(missing, 0, values)
-        if all(type(value) is int and 0 <= value <= 255 for value in values.flat):
-            values = values.astype(np.uint8)
-    allowed = values.size and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 255
-    if values.ndim not in (2, 3) or not allowed:
+    numbers = np.where(missing, 0, values) if missing.any() else values
+    if not kinds <= {int, type(None)} or numbers.min() < 0 or numbers.max() > 255:
         raise RequestError(
             "pixels must be lists of rows of pixels, (H, W) or (H, W, C), each a whole number from 0 to 255, or null "
             "where it is missing"
         )
-    pixels = values.astype(np.uint8)
+    pixels = numbers.astype(np.uint8)
     return np.ma.array(pixels, mask=missing) if missing.any() else pixels
 
 

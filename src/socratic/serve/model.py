@@ -100,6 +100,8 @@ class ServedModel(ABC):
     """What it is, in words."""
     takes: str
     """What it is asked about: "rows" or "images"."""
+    width: int
+    """Cells of a row, or numbers of an image."""
 
     def __init__(self, name: str, estimator: Any) -> None:
         self.name = name
@@ -129,6 +131,12 @@ class ServedModel(ABC):
         """The records of several requests that ask in the same way, from one evaluation."""
         records = iter(self.answer(parts[0] if len(parts) == 1 else self.join(parts), options, take))
         return [[next(records) for _ in range(len(part))] for part in parts]
+
+    def n_values(self, options: Options) -> int:
+        """Values that the record of a row or an image holds, at most."""
+        n_classes = len(getattr(self.estimator, "classes_", ()))
+        parts = min(options.reasons, self.width) + n_classes
+        return len(ANSWER_FIELDS) + 3 * parts + (self.width if options.heat else 0)
 
     def judges_alike(self, options: Options) -> bool:
         """Whether it finds rows as familiar as it does by default: not if something else is in doubt."""
@@ -192,6 +200,7 @@ class ServedTable(ServedModel):
         super().__init__(name, estimator)
         self.kind = _KINDS[type(estimator)]
         self.fields = {column.name: Field.of(column) for column in estimator.table_.columns}
+        self.width = len(self.fields)
 
     def check(self, asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Rows whose fields all exist and hold what they may."""

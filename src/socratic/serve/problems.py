@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+_COMPARED = 200
+"""Letters of a name that does not exist, and names that do: to compare more takes longer than it is worth."""
+
 
 class RequestError(ValueError):
     """A request that cannot be answered as it is: the message names the field, what was found and the remedy.
@@ -30,7 +33,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 def unknown_name(where: str, what: str, name: str, names: Iterable[str]) -> RequestError:
     """The error for a name that does not exist, with those that do."""
     known = list(names)
-    alike = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.7)
+    alike = difflib.get_close_matches(name[:_COMPARED], known[:_COMPARED], n=1, cutoff=0.7)
     hint = f"did you mean {alike[0]!r}?" if alike else f"known are {listed(known)}"
     return RequestError(f"{where}there is no {what} {shortened(name)}; {hint}")
 

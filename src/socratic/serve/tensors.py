@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from socratic.serve.bodies import read_json
 from socratic.serve.problems import RequestError, shortened
 
 BYTES, BOOL = "BYTES", "BOOL"
@@ -68,10 +70,11 @@ def unpacked(datatype: str, content: bytes, where: str) -> list[Any]:
     kind = NUMBERS[datatype]
     if len(content) % kind.itemsize:
         raise RequestError(f"{where}: {len(content)} bytes are no {datatype} entries of {kind.itemsize} bytes each")
-    values = np.frombuffer(content, kind)
-    if kind.kind == "f":
-        return [None if np.isnan(value) else value for value in values.tolist()]
-    return values.tolist()
+    numbers = np.frombuffer(content, kind)
+    values: list[Any] = numbers.tolist()
+    for place in np.flatnonzero(np.isnan(numbers)) if kind.kind == "f" else ():
+        values[place] = None
+    return values
 
 
 def packed(datatype: str, values: Sequence[Any]) -> bytes:
@@ -86,11 +89,11 @@ def split(body: bytes, header_length: str | None) -> tuple[Any, bytes]:
     """The JSON of a body, and the bytes that follow it where the header ``Inference-Header-Content-Length`` says so."""
     length = len(body)
     if header_length is not None:
-        if not header_length.isdecimal() or not header_length.isascii() or int(header_length[:12]) > length:
+        if not re.fullmatch("[0-9]{1,12}", header_length) or int(header_length) > length:
             raise RequestError("the header Inference-Header-Content-Length must be a length within the body", 400)
         length = int(header_length)
     try:
-        return json.loads(body[:length]), body[length:]
+        return read_json(body[:length]), body[length:]
     except (ValueError, RecursionError):
         raise RequestError("the body is no JSON", 400) from None
 

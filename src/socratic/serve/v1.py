@@ -7,13 +7,15 @@ from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
+from socratic.serve.bodies import Route
 from socratic.serve.drift import Drift
 from socratic.serve.images import ServedImages
 from socratic.serve.model import Options, ServedModel
-from socratic.serve.problems import RequestError
-from socratic.serve.replies import Json
+from socratic.serve.problems import RequestError, unknown_name
+from socratic.serve.replies import Json, json_of
 from socratic.serve.service import Service
 
 MOST_REASONS = 100
@@ -24,12 +26,24 @@ Row = Annotated[dict[str, Any], WithJsonSchema({"$ref": "#/components/schemas/Ro
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        """Refuse the first field that does not exist: to name a million of them takes seconds."""
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                said = str(unknown_name("", "field", name, cls.model_fields))
+                raise PydanticCustomError("unknown_field", "{said}", {"said": said})
+        return given
+
 
 class Asked(_Strict):
     """What to answer: rows, or an image or several."""
 
     model: str | None = Field(None, description="Name of the model; may be left out if only one is served.")
-    rows: list[Row] | None = Field(None, description="Rows of a table: values by column; those left out are unknown.")
+    rows: list[Row] | None = Field(
+        None, fail_fast=True, description="Rows of a table: values by column; those left out are unknown."
+    )
     image: str | None = Field(None, description="An image file (PNG, JPEG, ...), in base64.")
     pixels: list[Any] | None = Field(
         None, description="An image as (H, W) or (H, W, C) whole numbers, 0 to 255; null where a pixel is missing."
@@ -163,20 +177,22 @@ ModelName = Annotated[str | None, Query(description="Name of the model; may be l
 
 def router(service: Service) -> APIRouter:
     """The paths under /v1, but for tables."""
-    routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES)
+    routes = APIRouter(prefix="/v1", tags=["v1"], responses=FAILURES, route_class=Route)
     decoding = CapacityLimiter(1)  # unpacking images one at a time bounds the memory for it
 
     @routes.post("/predict", response_model=PredictResponse)
     async def predict(request: PredictRequest) -> Json:
         """Answer rows of a table, or an image."""
         model = service.model(request.model)
-        if request.image is None:
-            asked = asked_of(model, request, service.settings.max_pixels)
-        else:
+        service.check_count(model, n_asked(request))
+        if isinstance(model, ServedImages):
             asked = await to_thread.run_sync(asked_of, model, request, service.settings.max_pixels, limiter=decoding)
+        else:
+            asked = asked_of(model, request, service.settings.max_pixels)
         options = request.options()
         answers = await service.answer(model, asked, options)
-        return Json({"model": model.name, "answers": answers, "notes": model.notes(options)})
+        said = {"model": model.name, "answers": answers, "notes": model.notes(options)}
+        return await json_of(said, len(answers) * model.n_values(options))
 
     @routes.get("/model", response_model=ModelOut)
     async def describe(model: ModelName = None) -> Json:
@@ -194,6 +210,12 @@ def router(service: Service) -> APIRouter:
         return Json(asdict(service.watches.state(service.model(model).name)))
 
     return routes
+
+
+def n_asked(request: Asked) -> int:
+    """How many rows or images a request asks about, before any of them is looked at."""
+    several = request.rows if request.images is None else request.images
+    return 1 if several is None else len(several)
 
 
 def asked_of(model: ServedModel, request: Asked, max_pixels: int) -> Any:

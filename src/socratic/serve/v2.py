@@ -13,11 +13,12 @@ from socratic.serve.columns import BOOLEAN, NUMBER, kind_of
 from socratic.serve.columns import Field as ColumnField
 from socratic.serve.images import ServedImages
 from socratic.serve.model import Options, Record, ServedModel, ServedTable
-from socratic.serve.problems import RequestError, problem, unknown_name
-from socratic.serve.replies import Json, failure
+from socratic.serve.problems import RequestError, problem, shortened, unknown_name
+from socratic.serve.replies import Json, aside, failure
 from socratic.serve.service import Service
 from socratic.serve.tensors import BOOL, BYTES, Tensor, joined, packed, split
 from socratic.serve.v1 import FAILURES
+from socratic.tables.names import repeated
 
 _OF_CLASSES = {"probabilities": "probability", "std": "std"}
 """Outputs with an entry for each class, and what they are in the record of a class."""
@@ -33,7 +34,7 @@ class InputTensor(_Lenient):
 
     name: str
     datatype: str
-    shape: list[int] = Field(min_length=1, max_length=4)
+    shape: list[int] = Field(min_length=1, max_length=4, fail_fast=True)
     data: Any = None
     parameters: dict[str, Any] = {}
 
@@ -49,8 +50,8 @@ class InferRequest(_Lenient):
     """Rows or images, and how to answer them."""
 
     id: str | None = None
-    inputs: list[InputTensor] = Field(min_length=1)
-    outputs: list[WantedOutput] | None = None
+    inputs: list[InputTensor] = Field(min_length=1, fail_fast=True)
+    outputs: list[WantedOutput] | None = Field(None, fail_fast=True)
     parameters: dict[str, Any] = Field(
         {}, description="rejection_rate, risk, doubt and dropout in place of the model's; watched; binary_data_output."
     )
@@ -109,34 +110,48 @@ def router(service: Service) -> APIRouter:
     async def infer(name: str, request: Request) -> Response:
         """Answer rows, one tensor a column or one (N, V) for all, or images; as JSON or with bytes behind it."""
         model = service.model(name)
-        document, rest = split(await request.body(), request.headers.get("inference-header-content-length"))
-        try:
-            asked = InferRequest.model_validate(document)
-            chosen = _Chosen.model_validate(asked.parameters)
-        except ValidationError as error:
-            raise RequestError("; ".join(map(problem, error.errors()[:5]))) from None
-        options = Options(chosen.rejection_rate, chosen.risk, chosen.doubt, chosen.dropout, watched=chosen.watched)
-        most = service.settings.max_rows
-        if max(each.shape[0] for each in asked.inputs) > most:
-            raise RequestError(f"inputs must have at most {most} rows; send fewer at a time", 413)
-        tensors = _tensors(asked.inputs, rest, service.settings.max_body_bytes)
-        _check_outputs(model, asked)
-        rows = _images(model, tensors) if isinstance(model, ServedImages) else _rows(model, tensors)
+        body, header = await request.body(), request.headers.get("inference-header-content-length")
+        asked, options, rows = await aside(len(body), _asked, model, body, header, service.settings.max_rows)
         records = await service.answer(model, rows, options)
-        return _reply(model, asked, records)
+        return await aside(len(records) * model.n_values(options), _reply, model, asked, records)
 
     return routes
 
 
-def _tensors(inputs: Sequence[InputTensor], rest: bytes, max_values: int) -> list[Tensor]:
+def _asked(model: ServedModel, body: bytes, header: str | None, most: int) -> tuple[InferRequest, Options, Any]:
+    """What a request says, how it asks, and about which rows or images, at most so many."""
+    document, rest = split(body, header)
+    for what, known in (("inputs", model.width), ("outputs", len(_outputs(model, -1)))):
+        given = document.get(what) if isinstance(document, dict) else None
+        if isinstance(given, list) and len(given) > known:
+            raise RequestError(f"{what} must be at most {known}, each of them once; got {len(given)}")
+    try:
+        asked = InferRequest.model_validate(document)
+        chosen = _Chosen.model_validate(asked.parameters)
+    except ValidationError as error:
+        raise RequestError("; ".join(map(problem, error.errors()[:5]))) from None
+    if max(each.shape[0] for each in asked.inputs) > most:
+        raise RequestError(f"inputs must have at most {most} rows; send fewer at a time", 413)
+    for what, names in (("input", asked.inputs), ("output", asked.outputs or ())):
+        if (twice := repeated(each.name for each in names)) is not None:
+            raise RequestError(f"{what} {shortened(twice)} must be there once; leave out the others")
+    _check_outputs(model, asked)
+    tensors = _tensors(asked.inputs, memoryview(rest), most * model.width)
+    rows = _images(model, tensors) if isinstance(model, ServedImages) else _rows(model, tensors)
+    options = Options(chosen.rejection_rate, chosen.risk, chosen.doubt, chosen.dropout, watched=chosen.watched)
+    return asked, options, rows
+
+
+def _tensors(inputs: Sequence[InputTensor], rest: memoryview, max_values: int) -> list[Tensor]:
     """The tensors of a request, whose bytes follow one another."""
     tensors = []
     for each in inputs:
         data, length = each.data, each.parameters.get("binary_data_size")
         if length is not None:
             if isinstance(length, bool) or not isinstance(length, int) or not 0 <= length <= len(rest):
-                raise RequestError(f"input {each.name!a}: binary_data_size must be a length within the body", 400)
-            data, rest = rest[:length], rest[length:]
+                where = f"input {shortened(each.name)}"
+                raise RequestError(f"{where}: binary_data_size must be a length within the body", 400)
+            data, rest = bytes(rest[:length]), rest[length:]
         tensors.append(Tensor.of(each.name, each.datatype, each.shape, data, max_values))
     if rest:
         raise RequestError(f"{len(rest)} bytes follow the last input, which none of them has", 400)
@@ -151,8 +166,8 @@ def _rows(model: ServedModel, tensors: Sequence[Tensor]) -> list[dict[str, Any]]
         (tensor,) = tensors
         if len(tensor.shape) != 2 or tensor.shape[1] != len(names):
             raise RequestError(
-                f"input {tensor.name!a} must name a column, or have the shape (N, {len(names)}) for all of them; got "
-                f"{list(tensor.shape)}"
+                f"input {shortened(tensor.name)} must name a column, or have the shape (N, {len(names)}) for all of "
+                f"them; got {list(tensor.shape)}"
             )
         width = len(names)
         columns = {name: tensor.values[place::width] for place, name in enumerate(names)}
@@ -161,8 +176,8 @@ def _rows(model: ServedModel, tensors: Sequence[Tensor]) -> list[dict[str, Any]]
         for tensor in tensors:
             if tensor.name not in model.fields:
                 raise unknown_name("", "column", tensor.name, names)
-            if tensor.name in columns or tensor.shape[1:] not in ((), (1,)):
-                raise RequestError(f"input {tensor.name!a} must be there once, with the shape (N,) or (N, 1)")
+            if tensor.shape[1:] not in ((), (1,)):
+                raise RequestError(f"input {tensor.name!a} must have the shape (N,) or (N, 1)")
             columns[tensor.name] = tensor.values
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
@@ -184,7 +199,7 @@ def _images(model: ServedImages, tensors: Sequence[Tensor]) -> Any:
     (tensor,) = tensors
     plain = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 256 for value in tensor.values)
     if not plain:
-        raise RequestError(f"input {tensor.name!a} must hold whole numbers from 0 to 255")
+        raise RequestError(f"input {shortened(tensor.name)} must hold whole numbers from 0 to 255")
     return np.array(tensor.values, np.uint8).reshape(tensor.shape)
 
 
