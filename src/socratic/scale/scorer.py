@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
@@ -94,10 +96,16 @@ class ModelScorer:
             yield
 
     def _read(self) -> Any:
-        with self.model.for_reading() as path:
-            if hashlib.sha256(path.read_bytes()).hexdigest() != self.checksum:
-                raise ModelFileError(f"{self.model} has changed since the scoring began; start it again")
-            model = load(path, device=choose_device(self.device))
+        content = self.model.read()
+        if hashlib.sha256(content).hexdigest() != self.checksum:
+            raise ModelFileError(f"{self.model} has changed since the scoring began; start it again")
+        with TemporaryDirectory() as folder:  # what was checked is what is loaded, whoever replaces the file meanwhile
+            path = Path(folder) / self.model.name
+            path.write_bytes(content)
+            try:
+                model = load(path, device=choose_device(self.device))
+            except ModelFileError as error:
+                raise ModelFileError(str(error).replace(str(path), str(self.model))) from None
         try:
             scorer_of(model)
         except ValueError as error:
