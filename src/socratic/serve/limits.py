@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,7 +71,7 @@ class Limits:
             await _refuse(send, *refusal)
             return
         most = self._most_bytes(scope)
-        if int(dict(scope["headers"]).get(b"content-length", b"0")) > most:
+        if _announced(scope) > most:
             with anyio.move_on_after(self._seconds(scope)):
                 await _Counted(scope, receive, most).drop()
             await _refuse(send, 413, _too_long(most), {})
@@ -162,6 +163,12 @@ class _Counted:
         while not self.complete and not self._waits:
             message = await self._receive()
             self.complete = message["type"] != "http.request" or not message.get("more_body", False)
+
+
+def _announced(scope: Scope) -> float:
+    """The length of a body, by the header that says so; infinite where it has more digits than a length."""
+    digits = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(digits) if len(digits) < 20 else math.inf
 
 
 def _too_long(most: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import gc
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,8 +10,9 @@ from contextlib import suppress
 import uvicorn
 
 from socratic.serve.app import create_app
+from socratic.serve.logs import begin_log
 from socratic.serve.model import ServedModel
-from socratic.serve.protocol import Bounded
+from socratic.serve.protocol import WAITING, Bounded
 from socratic.serve.settings import Settings
 
 
@@ -23,7 +24,8 @@ def serve(models: Sequence[ServedModel], settings: Settings) -> None:
     models : sequence of ServedModel
     settings : Settings
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    begin_log()
+    gc.freeze()  # models and libraries stay: what is left when requests are forgotten is looked for beside them
     app = create_app(models, settings)
     server = uvicorn.Server(
         uvicorn.Config(
@@ -37,6 +39,7 @@ def serve(models: Sequence[ServedModel], settings: Settings) -> None:
             timeout_graceful_shutdown=int(max(settings.seconds, settings.table_seconds)) + 1,
             ws="none",
             http=Bounded,
+            backlog=WAITING,
         )
     )
     sock = listening(settings)
