@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,44 @@ def test_small_batches_become_large_groups(tmp_path: Path, monkeypatch: pytest.M
     file = parquet.ParquetFile(tmp_path / "out.parquet")
     assert [file.metadata.row_group(place).num_rows for place in range(3)] == [12, 12, 4]
     assert file.read().column("n").to_pylist() == list(range(28))
+
+
+RUN = tuple("=+-@＝＋－＠")  # noqa: RUF001
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+HOSTILE = ["=1", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "＝1", "\t=1", "\r=1", "\n=1"]  # noqa: RUF001
+
+
+def run_by_a_spreadsheet(content: str, separator: str) -> list[str]:
+    """The cells that would be run, where cells are separated like this."""
+    cells = [cell for row in csv.reader(io.StringIO(content, newline=""), delimiter=separator) for cell in row]
+    return [cell for cell in cells if cell.startswith(RUN) and not NUMBER.fullmatch(cell)]
+
+
+def harmless_file(path: Path, rows: list[list[str]]) -> str:
+    names = [f"c{place}" for place in range(len(rows[0]))]
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    with open_sink(path, frozenset(), harmless=True) as sink:
+        sink.write(pa.record_batch(columns, names=names), pa.record_batch({"p_value": [0.5] * len(rows)}))
+    return path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("before", ["", "x;", 'x;"', "x; ", "1;2;", "x\n", 'a,"b";', "x\t", ",;"])
+def test_no_separator_makes_a_formula_of_a_part_of_a_cell(tmp_path: Path, separator: str, before: str) -> None:
+    cells = [before + formula + after for formula in HOSTILE for after in ("", ";y", '"', ";=2")]
+    content = harmless_file(tmp_path / "out.csv", [["first", cell, "last"] for cell in cells])
+    assert run_by_a_spreadsheet(content, separator) == []
+
+
+def test_harmless_cells_of_any_characters(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    rows = [["".join(rng.choices(';=-1"\n,\t x', k=6)) for _ in range(3)] for _ in range(3_000)]
+    content = harmless_file(tmp_path / "out.csv", rows)
+    for separator in ",;\t":
+        assert run_by_a_spreadsheet(content, separator) == []
+
+
+def test_numbers_between_semicolons_stay(tmp_path: Path) -> None:
+    content = harmless_file(tmp_path / "out.csv", [["48.1;-11.5;9", "-3", "1;-2e-3;+4;-5", "a;b"]])
+    # The last one would go on with the next cell, whatever that holds.
+    assert content.splitlines()[1] == "48.1;-11.5;9,-3,1;-2e-3;+4;'-5,a;b,0.5"

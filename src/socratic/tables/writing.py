@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,14 @@ _GROUP_ROWS, _GROUP_BYTES = 10_000, 64 * 2**20
 """Rows of a group of a Parquet file, at least, unless they are large: many small groups are slow to read."""
 
 
-_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001 - some spreadsheets read wide letters like narrow ones
+_STARTS = "=+\\-@＝＋－＠"  # noqa: RUF001 - some spreadsheets read wide letters like narrow ones
+_FORMULA = rf"^[{_STARTS}\t\r\n]"
 """How text begins that a spreadsheet may run."""
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_INSIDE = rf"[;\t\r\n][\s\"]*[{_STARTS}]"
+"""What such text follows within a cell, if the spreadsheet separates at semicolons or tabs: there commas and quotes are
+text like any other."""
+_INSIDE_BUT_NUMBERS = re.compile(rf'([;\t\r\n])(?!{_NUMBER}\1)(?=[\s"]*[{_STARTS}])')
 
 
 class Sink(ABC):
@@ -172,14 +179,22 @@ def _cells(column: Any) -> Any:
 
 
 def without_formulas(cells: Any) -> Any:
-    """Text cells with an apostrophe before those that a spreadsheet would run: not before numbers."""
+    """Text cells with an apostrophe before those that a spreadsheet would run: not before numbers.
+
+    Within cells it comes before what would be such a cell where semicolons or tabs separate them.
+    """
     pa = import_pyarrow()
     from pyarrow import compute
 
     risky = compute.match_substring_regex(cells, _FORMULA)
-    number = compute.match_substring_regex(cells, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+    number = compute.match_substring_regex(cells, f"^{_NUMBER}$")
     marked = compute.binary_join_element_wise(pa.scalar("'"), cells, "")
-    return compute.if_else(compute.and_not(risky, number), marked, cells)
+    cells = compute.if_else(compute.and_not(risky, number), marked, cells)
+    inside = compute.fill_null(compute.match_substring_regex(cells, _INSIDE), False)
+    if not inside.true_count:
+        return cells
+    split = [_INSIDE_BUT_NUMBERS.sub(r"\g<0>'", cell) for cell in cells.filter(inside).to_pylist()]
+    return compute.replace_with_mask(cells, inside, pa.array(split, pa.string()))
 
 
 def _quoted(cells: Any) -> Any:
