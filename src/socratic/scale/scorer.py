@@ -6,14 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
 from socratic.errors import ModelFileError
 from socratic.estimators.building import choose_device, threads
-from socratic.loading import load
+from socratic.loading import load_bytes
 from socratic.scale.places import Place, PlaceLike
 from socratic.scoring import Columns, Scorer, scorer_of
 from socratic.tables import reading
@@ -99,13 +97,8 @@ class ModelScorer:
         content = self.model.read()
         if hashlib.sha256(content).hexdigest() != self.checksum:
             raise ModelFileError(f"{self.model} has changed since the scoring began; start it again")
-        with TemporaryDirectory() as folder:  # what was checked is what is loaded, whoever replaces the file meanwhile
-            path = Path(folder) / self.model.name
-            path.write_bytes(content)
-            try:
-                model = load(path, device=choose_device(self.device))
-            except ModelFileError as error:
-                raise ModelFileError(str(error).replace(str(path), str(self.model))) from None
+        # What was checked is what is loaded, whoever replaces the file meanwhile.
+        model = load_bytes(content, str(self.model), device=choose_device(self.device))
         try:
             scorer_of(model)
         except ValueError as error:
