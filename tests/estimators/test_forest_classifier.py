@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from socratic import CircuitClassifier, CircuitDensity, CircuitOutlierDetector, load
@@ -81,6 +83,37 @@ def test_a_row_of_which_nothing_is_known_gets_the_class_prior() -> None:
     assert np.allclose(model.class_prior_, np.bincount(y[rare]) / len(rare))
     uniform = CircuitClassifier(class_prior="uniform", random_state=0).fit(x[rare], y[rare])
     assert np.allclose(uniform.predict_proba(nothing)[0], 1 / 3, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_rare_classes_are_as_frequent_as_is_said() -> None:
+    more, worse = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(2600, 6))
+        y = (rng.random(2600) < 1.0 / (1.0 + np.exp(3.0 - 0.5 * x[:, 0]))).astype(int)
+        model = CircuitClassifier(random_state=seed).fit(x[:600], y[:600])
+        found, prior = model.predict_proba(x[600:]), model.class_prior_
+        more.append(found[:, 1].mean() - y[600:].mean())
+        worse.append(np.log(prior[y[600:]] / found[np.arange(2000), y[600:]]).mean())
+    errors = [np.std(each, ddof=1) / np.sqrt(12) for each in (more, worse)]
+    print(f"more: {np.mean(more):.4f} ± {errors[0]:.4f}, worse: {np.mean(worse):.4f} ± {errors[1]:.4f}")
+    assert abs(np.mean(more)) < 3.0 * errors[0]
+    assert np.mean(worse) < 3.0 * errors[1]
+    assert np.mean(worse) < 0.002
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("load", "less"), [(load_digits, 0.007), (load_breast_cancer, 0.012)])
+def test_as_accurate_as_a_random_forest(load: Any, less: float) -> None:
+    x, y = load(return_X_y=True)
+    found, peer = [], []
+    for seed in range(4):
+        train, test, of_train, of_test = train_test_split(x, y, test_size=1 / 3, random_state=seed, stratify=y)
+        found.append(CircuitClassifier(random_state=seed).fit(train, of_train).score(test, of_test))
+        peer.append(RandomForestClassifier(random_state=seed).fit(train, of_train).score(test, of_test))
+    print(f"found: {np.mean(found):.4f}, random forest: {np.mean(peer):.4f}")
+    assert np.mean(found) > np.mean(peer) - less
 
 
 def test_frames_with_categories_and_gaps() -> None:

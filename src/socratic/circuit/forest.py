@@ -22,8 +22,6 @@ import numpy as np
 from socratic.circuit.cells import CellTables, levels
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
-_NUMBERS = ("sharpness", "caution")
-"""The fields of a forest that are no arrays."""
 FARTHEST = 1e6
 """In deviations: beyond, squares would lose the digits in which cells differ."""
 
@@ -161,12 +159,12 @@ class Forest:
     def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data for a model file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields, {name: fields.pop(name) for name in _NUMBERS}
+        return fields, {name: fields.pop(name) for name in ("sharpness", "caution")}
 
     @classmethod
     def from_parts(cls, arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Forest:
         """Rebuild what :meth:`parts` gave, with all checks."""
-        forest = cls(**arrays, **{name: float(config[name]) for name in _NUMBERS})
+        forest = cls(**arrays, sharpness=float(config["sharpness"]), caution=float(config["caution"]))
         forest.check()
         return forest
 

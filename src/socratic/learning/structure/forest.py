@@ -25,7 +25,7 @@ _MIN_VARIANCE = 0.01
 """Of a leaf, in units of its standardised column."""
 _SHARPNESS, _CAUTION = (0.1, 4.0), (0.0, 0.95)
 """From the least to the most: some of what the trees say is left, so that rows keep their order."""
-_COST = 2.0
+_COST = 3.0
 """Nats of all rows together that must be gained by saying anything but the class prior; powers beyond 1 cost extra."""
 _LEAST_LOSS_OF = 1e-9
 """A row that is less likely tells no more."""
