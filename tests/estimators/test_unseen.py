@@ -75,6 +75,11 @@ def test_an_unseen_category_is_no_more_familiar_than_the_rarest(p_value: Judge) 
     assert unseen.mean() < 0.5 * p_value(rows).mean()
 
 
+def test_an_unseen_category_of_a_well_known_column_is_refused(p_value: Judge) -> None:
+    assert (p_value(ROWS[200:400].assign(colour="mauve")) <= 0.05).all()
+    assert (p_value(ROWS) <= 0.05).mean() < 0.1
+
+
 def test_a_constant_that_changes_and_an_impossible_number_are_refused(p_value: Judge) -> None:
     rows = ROWS[200:260]
     assert (p_value(rows.assign(country=1.0)) <= 0.02).all()
@@ -125,6 +130,18 @@ def test_the_mass_of_unseen_values_comes_from_singletons() -> None:
         model.score_samples(frame[:1].assign(never=True)) - model.score_samples(frame[:1].assign(never=None)),
         math.log(0.5 / 101),
     )
+
+
+def test_how_rare_unseen_categories_are_adds_up_over_columns() -> None:
+    rng = np.random.default_rng(1)
+    often, once = rng.choice(list("abc"), (100, 2)).T, [f"once {k}" for k in range(10)]
+    frame = pd.DataFrame({"a": often[0], "b": often[1], "c": [*often[0][:90], *once], "d": rng.normal(size=100)})
+    table = CircuitDensity(structure="random", validation_fraction=0.0, **FEW).fit(frame).table_
+    half, ten = 0.5 / 101, 10 / 101
+    np.testing.assert_allclose(table.unseen_of_columns, [2 * half, 2 * half, 2 * half + ten, 1.0])
+    codes = np.zeros((4, 4))
+    codes[1, 0] = codes[2, 2] = codes[3, [0, 2, 3]] = np.inf
+    np.testing.assert_allclose(table.unseen(codes), [1.0, 2 * half, 2 * half + ten, 2 * half])
 
 
 def test_values_of_held_out_rows_alone_are_unseen() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from socratic.export.familiarity import TorchConformal, TorchSurprise, n_below, wide
+from socratic.export.familiarity import TorchConformal, TorchLevels, TorchSurprise, n_below, wide
 from socratic.export.familiarity import on_grid as to_grid
 from socratic.export.tables import Cells
 from socratic.inference.points import covariance_root
@@ -14,6 +14,7 @@ from socratic.numerics import digamma, log_gamma
 from socratic.tables.columns import fit_table
 from socratic.tables.raw import raw_table
 from socratic.uncertainty.conformal import Conformal, on_grid
+from socratic.uncertainty.levels import Levels
 from socratic.uncertainty.surprise import Surprise
 from tests.export.tables import mixed, strange
 
@@ -39,6 +40,17 @@ def test_p_values_of_folds_and_weights() -> None:
     scores = rng.normal(size=50).round(1)
     scores[:3] = np.inf, np.nan, -np.inf
     np.testing.assert_allclose(TorchConformal(conformal)(wide(scores)), conformal.p_value(scores), rtol=1e-12)
+
+
+def test_scores_on_one_level() -> None:
+    rng = np.random.default_rng(0)
+    hidden = [(rng.normal(k, k, 30).round(1), np.ones(30), np.full(30, k)) for k in (1, 3, 4)]
+    hidden.append((np.zeros(30), np.ones(30), np.full(30, 5)))
+    levels = Levels.fit(rng.normal(size=50).round(1), np.ones(50), 0.2, hidden)
+    scores, n_missing = np.r_[rng.normal(size=202) * 5, SCORES[SCORES != 1e200]], rng.integers(6, size=212)
+    unseen = np.where(rng.random(212) < 0.3, rng.random(212) * 0.1, 1.0)
+    found = TorchLevels(levels)(wide(scores), wide(n_missing), wide(unseen))
+    np.testing.assert_allclose(found, levels(scores, n_missing, unseen), rtol=1e-12, atol=1e-12)
 
 
 def test_scores_are_put_on_one_grid() -> None:

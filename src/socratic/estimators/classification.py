@@ -20,7 +20,7 @@ from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.errors import check_rate
 from socratic.estimators.committee import Committee, ForestCommittee
-from socratic.estimators.explaining import ExplainingEstimator
+from socratic.estimators.explaining import ExplainingEstimator, Judged
 from socratic.estimators.members import Circuits, as_one
 from socratic.estimators.posterior import DROPOUT, ONE_PASS, WEIGHTS
 from socratic.estimators.preparation import Parts
@@ -93,7 +93,9 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
     def judge_rows(self, x: Tensor, answer: Answer | None = None) -> Judgement:
         """How familiar rows (N, V) are, as the circuit reads them; from the answer to them, if there is one."""
         answer = self._answer_alone(x) if answer is None else answer
-        judged = self._judge_folds(x) or [(self.detector_.score(answer.uncertainty.scores()), answer.probabilities)]
+        judged = self._judge_folds(x)
+        if not judged:
+            judged = [(self._on_one_level(self._unusualness_of(answer), x, self._unseen(x)), answer.probabilities)]
         scores, probabilities = map(np.stack, zip(*judged, strict=True))
         if self.class_conformal_ is not None:
             return Judgement(scores, self.class_conformal_.p_value(scores, probabilities))
@@ -172,7 +174,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             n_more = 1 if parts.reference else 0
             held_out = [parts.calibration, *held_out[:n_more]]
             answers = [self._answer_encoded(parts.calibration.x), *answers[:n_more]]
-        self._compare_with([self], answers[:1], held_out[0], parts.alone)
+        self._compare_with([self], answers[:1], held_out[0], parts.alone, rng)
         self._count_errors([self] * len(answers), answers, Rows.concatenate(held_out))
         self._remember(held_out[0])
 
@@ -201,6 +203,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         answers: Sequence[Answer],
         rows: Rows,
         alone: Rows | None,
+        rng: np.random.Generator,
         twins: np.ndarray | None = None,
     ) -> None:
         """Make p-values compare with calibration rows, by what models that have not seen them answer.
@@ -215,10 +218,19 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             All of these rows, in this order.
         alone : Rows or None
             Rows that are calibrated on but had to be trained on: see :meth:`Conformal.fit`.
+        rng : Generator
         twins : np.ndarray (M,), optional
             The same number for equal ones among the rows.
         """
-        each = _unusualness(models, answers)
+        apart = rows.split([len(answer.probabilities) for answer in answers])
+        self._fit_levels(
+            [
+                Judged.by(model._unusualness, some, model._unusualness_of(answer))
+                for model, answer, some in zip(models, answers, apart, strict=True)
+            ],
+            rng,
+        )
+        each = self._compared(models, answers, rows)
         n_alone = 0 if alone is None else len(alone)
         folds = np.append(np.repeat(np.arange(len(each)), list(map(len, each))), np.full(n_alone, -1))
         scores = np.concatenate([*each, np.full(n_alone, np.inf)])
@@ -241,7 +253,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _count_errors(self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows) -> None:
         """Make risks compare with such rows; the parameters are those of :meth:`_compare_with`."""
-        scores = np.concatenate(_unusualness(models, answers))
+        scores = np.concatenate(self._compared(models, answers, rows))
         probabilities = np.concatenate([answer.probabilities for answer in answers])
         held_out = slice(None) if self.n_calibration_ else slice(0)  # answers to training rows tell nothing
         self.ambiguity_ = Ambiguity.fit(
@@ -250,6 +262,24 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
             rows.weight.double().cpu().numpy()[held_out],
             self.detector_.calibration.p_value(scores)[held_out],
         )
+
+    def _compared(
+        self, models: Sequence[CircuitClassifierBase], answers: Sequence[Answer], rows: Rows
+    ) -> list[np.ndarray]:
+        """How unusual (n,) the rows of each answer are, as p-values compare them; parameters as above."""
+        apart = rows.split([len(answer.probabilities) for answer in answers])
+        return [
+            self._on_one_level(model._unusualness_of(answer), some.x, model._unseen(some.x))
+            for model, answer, some in zip(models, answers, apart, strict=True)
+        ]
+
+    def _unusualness(self, x: Tensor) -> np.ndarray:
+        """How unusual rows of the kind that is trained on are by this model alone, not yet on one level: (N,)."""
+        return self._unusualness_of(self._answer_encoded(x)) if len(x) else np.empty(0)
+
+    def _unusualness_of(self, answer: Answer) -> np.ndarray:
+        """The same of rows that were answered."""
+        return self.detector_.score(answer.uncertainty.scores())
 
     def _start_doubt(self, train: Source) -> None:
         """Set what there is to doubt about circuits that were trained on rows."""
@@ -408,11 +438,6 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
 
     def _conformal(self) -> Conformal | ClassConformal:
         return self.class_conformal_ or self.detector_.calibration
-
-
-def _unusualness(models: Sequence[CircuitClassifierBase], answers: Sequence[Answer]) -> list[np.ndarray]:
-    """How unusual (n,) the rows of each answer are, by the model that gave it."""
-    return [model.detector_.score(answer.uncertainty.scores()) for model, answer in zip(models, answers, strict=True)]
 
 
 def _mixed(log_joints: Tensor) -> Tensor:

@@ -296,16 +296,18 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         )
         self.n_calibration_ = len(rows) + len(alone)
         twins = prepared.twin[np.concatenate([fold.places for fold in fitted])]
-        self._compare_with(self.folds_, answers, rows, alone, twins)
+        self._compare_with(self.folds_, answers, rows, alone, rng, twins)
         self._count_errors(self.folds_, answers, rows)
         self.familiar_ = familiar_surprises(fitted)
 
     def _judge_folds(self, x: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:
-        answers = [fold._answer_alone(fold._reread(x)) for fold in self.folds_]
-        return [
-            (fold.detector_.score(answer.uncertainty.scores()), answer.probabilities)
-            for fold, answer in zip(self.folds_, answers, strict=True)
-        ]
+        found = []
+        for fold in self.folds_:
+            rows = fold._reread(x)
+            answer = fold._answer_alone(rows)
+            score = self._on_one_level(fold._unusualness_of(answer), x, fold._unseen(rows))
+            found.append((score, answer.probabilities))
+        return found
 
     def _shifts(self, x: Tensor, rng: np.random.Generator) -> list[Tensor]:
         continuous = np.array([column.family.real for column in self.table_.columns])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,29 @@ from socratic.learning.settings import Rows, Source
 from socratic.memory import table_rows
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
 from socratic.uncertainty.scores import Scores
+
+
+class Judged(NamedTuple):
+    """Familiar rows, and how unusual a model that has not seen them finds them."""
+
+    x: Tensor
+    """(n, ...), as the model reads them."""
+    weight: np.ndarray
+    """(n,)"""
+    scores: np.ndarray
+    """(n,)"""
+    hidden: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Scores (m,) of copies of the rows at some places (m,), without the cells that are to be hidden (m, V)."""
+
+    @classmethod
+    def by(cls, score: Callable[[Tensor], np.ndarray], rows: Rows, scores: np.ndarray) -> Judged:
+        """Rows whose ``scores`` (n,) are what ``score`` says of them."""
+
+        def hidden(places: np.ndarray, cells: np.ndarray) -> np.ndarray:
+            copies = rows.x[torch.as_tensor(places, device=rows.x.device)]
+            return score(copies.masked_fill(torch.as_tensor(cells, device=rows.x.device), torch.nan))
+
+        return cls(rows.x, rows.weight.double().cpu().numpy(), scores, hidden)
 
 
 class ExplainingEstimator(CircuitEstimator):
@@ -73,6 +96,20 @@ class ExplainingEstimator(CircuitEstimator):
         known how to score it ``again``.
         """
         return scores
+
+    def _fit_levels(self, judged: Sequence[Judged], rng: np.random.Generator) -> None:
+        """Learn how unusual rows are that miss cells, by familiar rows: those of each fold, or of the one model."""
+
+    def _on_one_level(self, scores: np.ndarray, x: Tensor, unseen: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """Scores (n,) that p-values compare, from how unusual rows (n, V) are, and how rare what is unseen in them.
+
+        Both are by this model, or by a fold of it.
+        """
+        return scores
+
+    def _unseen(self, x: Tensor) -> np.ndarray:
+        """How rare the categories of rows (n, V) are that no training row holds: (n,), 1 without any."""
+        return np.ones(len(x))
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

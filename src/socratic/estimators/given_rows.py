@@ -47,6 +47,16 @@ def take(rows: Any, places: np.ndarray) -> Any:
     return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
 
 
+def without_cells(rows: Any, cells: np.ndarray) -> Any:
+    """Rows of a table without the cells (N, V) that are to be hidden, in the form of the rows."""
+    if hasattr(rows, "iloc"):
+        return rows.mask(cells)
+    if isinstance(rows, torch.Tensor):
+        wide = rows if rows.is_floating_point() else rows.double()
+        return wide.masked_fill(torch.as_tensor(cells, device=rows.device), torch.nan)
+    return np.where(cells, np.nan, rows) if rows.dtype.kind in "biuf" else np.where(cells, None, rows)
+
+
 def draws_of(name: str, rows: Any, density: Any, minimum: int) -> Given:
     """Rows in an order that depends on their content alone, of which there must be some."""
     rows = as_given(name, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -17,8 +17,18 @@ from torch import Tensor
 from socratic.errors import CalibrationWarning, check_choice
 from socratic.estimators.crossing import assign_folds, share_detector, split_fold
 from socratic.estimators.density import CircuitDensity
-from socratic.estimators.given_rows import Given, are_images, as_given, draws_of, n_rows, shifts_of
-from socratic.estimators.guarded import ask, check_model, classes_of, entropy
+from socratic.estimators.explaining import Judged
+from socratic.estimators.given_rows import (
+    Given,
+    are_images,
+    as_given,
+    draws_of,
+    n_rows,
+    shifts_of,
+    take,
+    without_cells,
+)
+from socratic.estimators.guarded import ask, check_model, classes_of, entropy, takes_missing
 from socratic.estimators.image_density import CircuitImageDensity
 from socratic.estimators.learned import KERNELS
 from socratic.estimators.parameters import PARAMETERS, Parameter, one_of
@@ -198,10 +208,12 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         check_is_fitted(self)
         probabilities = self._ask(X)
         if not self.folds_:
-            scores = np.stack([self.detector_.score(self._scores(X, probabilities))])
+            scores = np.stack([self._on_one_level(self._unusualness(X, probabilities), X, self)])
         else:
             with _rare_values_ignored():  # which were told of when the rows were scored
-                scores = np.stack([fold.detector_.score(fold._scores(X, probabilities)) for fold in self.folds_])
+                scores = np.stack(
+                    [self._on_one_level(fold._unusualness(X, probabilities), X, fold) for fold in self.folds_]
+                )
         scores[:, np.isnan(probabilities).any(1)] = np.inf  # the model has no answer, whatever the circuit says
         return Judgement(scores, self.detector_.calibration.p_value(scores.mean(0)))
 
@@ -315,7 +327,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         self.classes_ = classes_of(self.model, answers[0])
         with _rare_values_ignored():
             self._learn(density, train, reference, answers[0] if asks_model else None, rng)
-            scores = self.detector_.score(self._scores(calibration.rows, answers[1]))
+            scores = self._unusualness(calibration.rows, answers[1])
+            (scores,) = self._fit_levels([self], [calibration], [scores], rng)
             self.detector_ = self.detector_.compared_with(Conformal.fit(scores, calibration.weight))
             kept = calibration.take(FamiliarSurprises.places(len(calibration.weight)))
             self.density_._remember_batches(self.density_._batches(kept.rows), kept.weight)
@@ -344,13 +357,14 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 surprises.append(np.concatenate(surprise) + model.density_.table_.log_scale)
             self.density_ = _fitted(density, rows)
             self._fit_profile(rows, rng)
+            apart = [rows.take(part) for part in places]
+            weights = rows.weight[np.concatenate(places)]
+            shared = share_detector(self.detector, models, scores, weights)
+            unusual = self._fit_levels(models, apart, [shared.score(part) for part in scores], rng)
         self.folds_ = tuple(models)
-        weights = rows.weight[np.concatenate(places)]
-        shared = share_detector(self.detector, models, scores, weights)
-        unusual = np.concatenate([shared.score(part) for part in scores])
         numbers = np.repeat(np.arange(len(models)), [len(part) for part in places])
         twins = rows.twin[np.concatenate(places)]
-        self.detector_ = shared.compared_with(Conformal.fit(unusual, weights, numbers, twins))
+        self.detector_ = shared.compared_with(Conformal.fit(np.concatenate(unusual), weights, numbers, twins))
         self.n_calibration_ = len(weights)
         in_its_units = np.concatenate(surprises) - self.density_.table_.log_scale
         self.density_.familiar_ = FamiliarSurprises.fit(in_its_units, weights)
@@ -407,6 +421,42 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                 f"{len(unknown)} rows"
             )
         return probabilities
+
+    def _unusualness(self, X: Any, probabilities: np.ndarray | None) -> np.ndarray:  # noqa: N803
+        """How unusual rows are by this guard alone (N,), not yet on one level."""
+        return self.detector_.score(self._scores(X, probabilities))
+
+    def _read(self, X: Any) -> Tensor:  # noqa: N803
+        """Rows as the circuit reads them."""
+        return torch.cat(list(self.density_._batches(X)))
+
+    def _fit_levels(
+        self, guards: Sequence[CircuitGuard], parts: Sequence[Given], scores: Sequence[np.ndarray], rng: Any
+    ) -> list[np.ndarray]:
+        """Learn how unusual rows are that miss cells, from rows that guards found so unusual; on one level then."""
+
+        asks_model = ENTROPY in guards[0].detector_.weights
+
+        def judged(guard: CircuitGuard, given: Given, unusual: np.ndarray) -> Judged:
+            def hidden(places: np.ndarray, cells: np.ndarray) -> np.ndarray:
+                if not len(places):
+                    return np.empty(0)
+                rows = without_cells(take(given.rows, places), cells)
+                return guard._unusualness(rows, ask(self.model, rows) if asks_model else None)
+
+            return Judged(self._read(given.rows), given.weight, unusual, hidden)
+
+        if isinstance(self.density_, CircuitDensity):
+            can_miss = not asks_model or takes_missing(self.model, parts[0].rows)
+            self.density_._fit_levels(list(map(judged, guards, parts, scores)), rng, hiding=can_miss)
+        return [
+            self._on_one_level(unusual, given.rows, guard)
+            for guard, given, unusual in zip(guards, parts, scores, strict=True)
+        ]
+
+    def _on_one_level(self, scores: np.ndarray, X: Any, reader: CircuitGuard) -> np.ndarray:  # noqa: N803
+        """Scores (N,) that p-values compare, from how unusual rows are to this guard or a fold of it."""
+        return self.density_._on_one_level(scores, self._read(X), reader.density_._unseen(reader._read(X)))
 
     def _scores(self, X: Any, probabilities: np.ndarray | None) -> Scores:  # noqa: N803
         """The scores of rows by name: those of the circuit, and that of the model if it was asked."""

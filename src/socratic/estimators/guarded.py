@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.special import entr
 
-from socratic.estimators.given_rows import n_rows, take
+from socratic.estimators.given_rows import n_rows, take, without_cells
 
 _BATCH = 1000
 """Rows that a callable is asked for at a time."""
@@ -39,6 +39,16 @@ def ask(model: Any, rows: Any) -> np.ndarray:
     if len(widths) > 1:
         raise ValueError(f"model must give each batch as many classes; got {widths[0]} and {widths[-1]}")
     return np.concatenate(answers)
+
+
+def takes_missing(model: Any, rows: Any) -> bool:
+    """Whether a model answers rows of a table with missing cells: with any one of them, asked of a few of the rows."""
+    n_cells = rows.shape[1]
+    holes = without_cells(take(rows, np.arange(n_cells) % n_rows(rows)), np.eye(n_cells, dtype=bool))
+    try:
+        return not np.isnan(ask(model, holes)).any()
+    except Exception:  # whatever a model has to say of rows that it does not take
+        return False
 
 
 def classes_of(model: Any, probabilities: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from torch import Tensor
 from socratic.estimators.choosing import choose_structure
 from socratic.estimators.crossing import familiar_surprises, fit_folds
 from socratic.estimators.density import DensityBase
+from socratic.estimators.explaining import Judged
 from socratic.estimators.learned import KERNELS
 from socratic.estimators.preparation import Parts, Prepared
 from socratic.estimators.rejection import RejectingEstimator
@@ -190,8 +191,10 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         self.n_calibration_ = len(parts.calibration)
         rows = parts.calibration if self.n_calibration_ else parts.train
         self._expect(rows.x, self._scores, rng)
-        scores = self._scores(self._read(rows.x))["log_likelihood"]
-        self.conformal_ = Conformal.fit(scores, rows.weight.double().numpy())
+        scores = self._unlikeliness(rows.x)
+        self._fit_levels([Judged.by(self._unlikeliness, rows, scores)], rng)
+        compared = self._on_one_level(scores, rows.x, self._unseen(rows.x))
+        self.conformal_ = Conformal.fit(compared, rows.weight.double().numpy())
         self._remember(rows)
 
     def _cross_fit(self, prepared: Prepared, folds: np.ndarray, rng: np.random.Generator) -> None:
@@ -204,7 +207,12 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
             model.n_calibration_, model.conformal_ = 0, Conformal.fit([])
 
         fitted = list(fit_folds(self, prepared, folds, rng, fit, reference=0.0))
-        scores = [model._scores(model._read(rows.x))["log_likelihood"] for model, rows, _ in fitted]
+        judged = [Judged.by(model._unlikeliness, rows, model._unlikeliness(rows.x)) for model, rows, _ in fitted]
+        self._fit_levels(judged, rng)
+        scores = [
+            self._on_one_level(part.scores, part.x, fold.model._unseen(part.x))
+            for fold, part in zip(fitted, judged, strict=True)
+        ]
         weight = torch.cat([fold.rows.weight for fold in fitted]).double().numpy()
         numbers = np.repeat(np.arange(len(scores)), list(map(len, scores)))
         twins = prepared.twin[np.concatenate([fold.places for fold in fitted])]
@@ -250,7 +258,14 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     def _unusualness(self, x: Tensor) -> np.ndarray:
         """How unusual rows (n, V) are, as the circuit reads them: (K, n), by each fold or by the one model there is."""
         judged = [(fold, fold._reread(x)) for fold in self.folds_] or [(self, x)]
-        return np.stack([model._scores(rows)["log_likelihood"] for model, rows in judged])
+        return np.stack(
+            [self._on_one_level(model._unlikeliness(rows), x, model._unseen(rows)) for model, rows in judged]
+        )
+
+    def _unlikeliness(self, x: Tensor) -> np.ndarray:
+        """The same (n,) by this circuit alone, not yet on one level."""
+        parts = [self._scores(part)["log_likelihood"] for part in self._read_in_batches(x)]
+        return np.concatenate(parts) if parts else np.empty(0)
 
     def _scores(self, x: Tensor) -> Scores:
         return self._comparable({"log_likelihood": -self._log_density(x, self._log_joint_judged(x))}, x, self._scores)

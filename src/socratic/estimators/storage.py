@@ -36,6 +36,7 @@ from socratic.uncertainty.by_class import ClassConformal
 from socratic.uncertainty.conformal import Conformal
 from socratic.uncertainty.detector import Detector
 from socratic.uncertainty.expected import ExpectedScores
+from socratic.uncertainty.levels import Levels
 from socratic.uncertainty.profile import Profile
 from socratic.uncertainty.reasons import FamiliarSurprises
 
@@ -268,6 +269,10 @@ PARTS: dict[str, Part] = {
     "expected_": Part(
         lambda expected: _of_arrays(expected.to_state()),
         lambda tensors, state, _: ExpectedScores.from_state(_arrays(tensors), state),
+    ),
+    "levels_": Part(
+        lambda levels: _of_arrays((levels.to_arrays(), None)),
+        lambda tensors, _, __: Levels.from_arrays(_arrays(tensors)),
     ),
     "familiar_": Part(
         lambda familiar: _of_arrays((familiar.to_arrays(), None)),

@@ -15,7 +15,7 @@ from torch import Tensor
 from socratic.estimators.building import check_structure
 from socratic.estimators.choosing import Choice, choose_structure
 from socratic.estimators.crossing import assign_folds
-from socratic.estimators.explaining import ExplainingEstimator
+from socratic.estimators.explaining import ExplainingEstimator, Judged
 from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
@@ -25,6 +25,7 @@ from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
 from socratic.tables.raw import RawTable
 from socratic.uncertainty.expected import ExpectedScores, hide_cells
+from socratic.uncertainty.levels import Levels, hide
 from socratic.uncertainty.reasons import Reasons
 from socratic.uncertainty.scores import LIKELIHOODS, Scores
 
@@ -38,6 +39,7 @@ class TableEstimator(ExplainingEstimator):
     _UNTRAINED: ClassVar[str] = KERNELS
     """The structure of which nothing is trained that ``structure="auto"`` takes."""
     expected_: ExpectedScores
+    levels_: Levels
     _REFERENCE: ClassVar[float] = 0.0
     """Share of the calibration rows that what is not trained is chosen by."""
     _VALIDATED_FROM = 0
@@ -82,6 +84,41 @@ class TableEstimator(ExplainingEstimator):
                     found[name][strange] = np.maximum(found[name][strange], values)
         beyond = self.table_.beyond(rows)
         return {name: np.where(beyond, np.inf, values) for name, values in found.items()}
+
+    def _fit_levels(self, judged: Sequence[Judged], rng: np.random.Generator, *, hiding: bool = True) -> None:
+        """The same. Without ``hiding`` rows are compared whatever they miss, since new ones will miss nothing else."""
+        missing = [self._missing(part.x) for part in judged]
+        together = np.concatenate(missing)
+        places, cells, levels = hide(together, rng)
+        if not hiding:
+            places, cells, levels = places[:0], cells[:0], levels[:0]
+        weights = np.concatenate([part.weight for part in judged])
+        scores = np.empty(len(places))
+        first = np.cumsum([0, *map(len, missing)])
+        for part, begin, end in zip(judged, first[:-1], first[1:], strict=True):
+            here = np.flatnonzero((places >= begin) & (places < end))
+            every = np.zeros((len(here), self.n_features_in_), dtype=bool)
+            every[:, self._counted()] = cells[here]
+            scores[here] = part.hidden(places[here] - begin, every)
+        copies = [(scores[at], weights[places[at]], cells[at].sum(1)) for at in map(levels.__eq__, np.unique(levels))]
+        own = np.concatenate([part.scores for part in judged])
+        self.levels_ = Levels.fit(own, weights, float(together.sum(1).mean()), copies)
+
+    def _on_one_level(self, scores: np.ndarray, x: Tensor, unseen: np.ndarray) -> np.ndarray:
+        if not hasattr(self, "levels_"):  # from a file of before, or not calibrated
+            return scores
+        return self.levels_(scores, self._missing(x).sum(1), unseen)
+
+    def _unseen(self, x: Tensor) -> np.ndarray:
+        return self.table_.unseen(x.double().cpu().numpy())
+
+    def _missing(self, x: Tensor) -> np.ndarray:
+        """Which cells of rows (n, V) are missing, but for the columns that are left out."""
+        return x.isnan().cpu().numpy()[:, self._counted()]
+
+    def _counted(self) -> np.ndarray:
+        """Which columns have a part in the model: (V,) booleans."""
+        return np.array([column.left_out is None for column in self.table_.columns])
 
     def _read(self, x: Tensor) -> Tensor:
         return x.to(self.circuit_.device, self.circuit_.dtype)

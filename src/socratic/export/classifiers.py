@@ -153,10 +153,18 @@ class ExportedClassifier(Exported):
             return self.judge.outputs(x, wanted)
         if not self.folds:
             found, score = self.judge.judged(x, wanted | _SHARES)
-            return {**found, "p_value": self._compare([score], [found])}
-        said = [fold.judged(fold.reading.rescaled(x), _SHARES) for fold in self.folds]
-        answers, scores = zip(*said, strict=True)
+            return {**found, "p_value": self._compare([self._on_one_level(score, x, self.judge, x)], [found])}
+        answers, scores = [], []
+        for fold in self.folds:
+            rows = fold.reading.rescaled(x)
+            answer, score = fold.judged(rows, _SHARES)
+            answers.append(answer)
+            scores.append(self._on_one_level(score, x, fold, rows))
         return {**self.judge.outputs(x, wanted), "p_value": self._compare(scores, answers)}
+
+    def _on_one_level(self, score: Tensor, x: Tensor, judge: Judge, rows: Tensor) -> Tensor:
+        """Scores (N,) that p-values compare, of rows ``x`` that their judge reads as ``rows``."""
+        return self.judge.reading.on_one_level(score, x, judge.reading.unseen(rows))
 
     def _compare(self, scores: Sequence[Tensor], answers: Sequence[dict[str, Tensor]]) -> Tensor:
         """P-values (N,) of rows by their scores, and by the probabilities that come with them."""

@@ -84,7 +84,8 @@ class ExportedDetector(ExportedDensity):
         """Of encoded rows (N, V); NaN is missing, infinite what training rows do not hold."""
         found: dict[str, Any] = super().outputs(x, wanted)
         if wanted & {"p_value", "unfamiliar"}:
-            scores = [fold(fold.reading.rescaled(x)) for fold in self.folds] or [self.judge(x)]
+            readers = [(fold, fold.reading.rescaled(x)) for fold in self.folds] or [(self.judge, x)]
+            scores = [self.reading.on_one_level(judge(rows), x, judge.reading.unseen(rows)) for judge, rows in readers]
             found["p_value"] = self.conformal(mean(scores))
             found["unfamiliar"] = found["p_value"] <= self.rate
         return found

@@ -13,6 +13,7 @@ from socratic.uncertainty.by_class import OF_CLASS, SMALLEST, ClassConformal
 from socratic.uncertainty.conformal import GRID_BITS, Conformal
 from socratic.uncertainty.detector import CLEAR, COMBINED, Detector
 from socratic.uncertainty.expected import ExpectedScores
+from socratic.uncertainty.levels import Levels
 from socratic.uncertainty.scores import TWO_SIDED
 from socratic.uncertainty.surprise import LARGEST, Surprise
 
@@ -47,6 +48,18 @@ def on_grid(values: Tensor) -> Tensor:
     return torch.where(magnitude <= LARGEST, torch.round(values / step) * step, values)
 
 
+def between(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
+    """What is linear between the knots (n,), where it has these values (n,), and constant beyond them: at x (N,)."""
+    n = len(knots)
+    if n == 1:
+        return values.expand_as(x)
+    upper = n_below(knots, x).clamp(1, n - 1)
+    low, high = knots[upper - 1], knots[upper]
+    # A step, where there are two knots in one place, has the upper value.
+    share = torch.where(high > low, (x - low) / (high - low), 1.0).clamp(0.0, 1.0)
+    return values[upper - 1] + share * (values[upper] - values[upper - 1])
+
+
 class TorchSurprise:
     """:class:`~socratic.uncertainty.surprise.Surprise`."""
 
@@ -66,16 +79,7 @@ class TorchSurprise:
         last = self.knots[-1]
         excess = finite - last
         beyond = self.top + self.slope * excess
-        return torch.where(excess > 0.0, beyond, self._between(finite, n))
-
-    def _between(self, finite: Tensor, n: int) -> Tensor:
-        """Linear between the knots, and constant beyond them."""
-        if n == 1:
-            return self.values.expand_as(finite)
-        upper = n_below(self.knots, finite).clamp(1, n - 1)
-        low, high = self.knots[upper - 1], self.knots[upper]
-        share = ((finite - low) / (high - low)).clamp(0.0, 1.0)
-        return self.values[upper - 1] + share * (self.values[upper] - self.values[upper - 1])
+        return torch.where(excess > 0.0, beyond, between(finite, self.knots, self.values))
 
 
 class TorchDetector:
@@ -165,3 +169,32 @@ class TorchExpected:
             moved = of_whole + (scores[name] - (of_whole - more)) * spread
             found[name] = torch.where(complete, scores[name], moved)
         return found
+
+
+class TorchLevels:
+    """What :class:`~socratic.uncertainty.levels.Levels` makes of scores."""
+
+    def __init__(self, levels: Levels) -> None:
+        self.n_missing, self.near = wide(levels.n_missing), wide(np.eye(len(levels.n_missing)))
+        self.parts = []
+        for number in range(len(levels.n_missing)):
+            knots, values = levels.level(number)
+            self.parts.append((wide(knots), wide(values), levels.slope(number) if len(knots) else 1.0))
+        self.below, self.scores = wide(levels.below), wide(levels.scores)
+
+    def __call__(self, scores: Tensor, n_missing: Tensor, unseen: Tensor) -> Tensor:
+        """Scores (N,) of rows that miss so many cells (N,), and hold something unseen that is so rare (N,)."""
+        found, endless = torch.zeros_like(scores), scores.abs() == torch.inf
+        given = torch.where(endless, 0.0, on_grid(scores))
+        for near, (knots, values, slope) in zip(self.near, self.parts, strict=True):
+            share = between(n_missing, self.n_missing, near)
+            moved = given
+            if len(knots):
+                excess = torch.where(
+                    given > knots[-1], given - knots[-1], torch.where(given < knots[0], given - knots[0], 0.0)
+                )
+                moved = between(given, knots, values) + slope * excess
+            found = torch.where(share > 0.0, found + share * moved, found)
+        found = torch.where(endless, scores, found)
+        least = between(1.0 - unseen, self.below, self.scores)
+        return torch.where((unseen < 1.0) & (found < least), least, found)

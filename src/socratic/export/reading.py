@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from socratic.estimators.base import CircuitEstimator
-from socratic.export.familiarity import TorchExpected, TorchScores
+from socratic.export.familiarity import TorchExpected, TorchLevels, TorchScores
 from socratic.export.tables import Cells
 from socratic.tables.inputs import known
 from socratic.uncertainty.expected import ExpectedScores
@@ -34,6 +34,8 @@ class Reading:
         self.cells = None if table is None else Cells(table)
         expected = getattr(model, "expected_", None)
         self.comparison = None if self.cells is None or expected is None else Comparison(self.cells, expected)
+        levels = getattr(model, "levels_", None)
+        self.levels = None if levels is None else TorchLevels(levels)
         image_shape = getattr(model, "image_shape_", None)
         if image_shape is None:
             self.example = torch.zeros(2, circuit.n_features, dtype=circuit.dtype)
@@ -47,6 +49,16 @@ class Reading:
     def log_volume(self, x: Tensor) -> Any:
         """By how much log-densities of the circuit exceed those in the units of the data: (N,), or a number."""
         return self.encoder.log_scale if self.cells is None else self.cells.log_volume(x)
+
+    def on_one_level(self, scores: Tensor, x: Tensor, unseen: Tensor | None) -> Tensor:
+        """Scores (N,) that p-values compare, from those of this model or a fold of it, for rows that this one reads."""
+        if self.levels is None or self.cells is None or unseen is None:
+            return scores
+        return self.levels(scores, self.cells.n_missing(x), unseen)
+
+    def unseen(self, x: Tensor) -> Tensor | None:
+        """How rare what is unseen in rows of a table is: (N,)."""
+        return None if self.cells is None else self.cells.unseen_share(x)
 
     def rescaled(self, x: Tensor) -> Tensor:
         """What another estimator's circuit reads, as that of this one, a fold of it, reads it."""

@@ -21,6 +21,8 @@ class Cells:
         self.log_scale = wide(table.log_scale)
         self.seen = self.log_scale - wide([column.log_seen for column in columns])
         self.unseen = wide([column.log_unseen for column in columns])
+        self.unseen_of_columns = wide(table.unseen_of_columns)
+        self.has_part = torch.tensor([column.left_out is None for column in columns])
         self.bent = wide([float(column.bend is not None) for column in columns])
         self.mean, self.scale = wide([column.mean for column in columns]), wide([column.scale for column in columns])
         self.middle = wide([0.0 if column.bend is None else column.bend.middle for column in columns])
@@ -55,6 +57,14 @@ class Cells:
     def beyond(self, x: Tensor) -> Tensor:
         """Which rows hold a number that the training rows rule out: (N,)."""
         return (x.isinf() & ~self.judged_by_rarest).any(1)
+
+    def unseen_share(self, x: Tensor) -> Tensor:
+        """How rare the categories are that no training row holds: (N,), 1 without any."""
+        return torch.where(x.isinf(), self.unseen_of_columns, 1.0).amin(1)
+
+    def n_missing(self, x: Tensor) -> Tensor:
+        """How many cells are missing, but for columns that are left out: (N,)."""
+        return (x.isnan() & self.has_part).double().sum(1)
 
     def with_rarest(self, x: Tensor) -> list[Tensor]:
         """Rows with the rarest categories in place of those that no training row holds, once with each of them."""

@@ -81,6 +81,10 @@ class Rows:
         for start in range(0, len(self), n_rows):
             yield self.take(slice(start, start + n_rows))
 
+    def split(self, sizes: Sequence[int]) -> list[Rows]:
+        """The rows in consecutive parts of these sizes."""
+        return list(map(Rows, self.x.split(sizes), self.y.split(sizes), self.weight.split(sizes)))
+
     def class_weights(self, n_classes: int) -> np.ndarray:
         """What the rows of each class weigh together: (C,)."""
         return np.bincount(self.y.cpu().numpy(), self.weight.double().cpu().numpy(), minlength=n_classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -129,6 +130,21 @@ class Table:
     def beyond(self, codes: np.ndarray) -> np.ndarray:
         """Which encoded rows (N, V) hold a number that the training rows rule out: (N,) booleans."""
         return np.isinf(codes)[:, [not column.rarest for column in self.columns]].any(1)
+
+    def unseen(self, codes: np.ndarray) -> np.ndarray:
+        """How rare the categories of encoded rows (N, V) are that no training row holds: (N,), 1 without any.
+
+        The probability that a row holds such a category in this column, or in one where they are no less rare. No more
+        than a share a of familiar rows are rarer than a.
+        """
+        return np.where(np.isinf(codes), self.unseen_of_columns, 1.0).min(1, initial=1.0)
+
+    @property
+    def unseen_of_columns(self) -> np.ndarray:
+        """The same for each column (V,); 1 for numbers."""
+        unseen = np.array([column.unseen if column.rarest else math.nan for column in self.columns], dtype=np.float64)
+        summed = np.array([unseen[unseen <= one].sum() for one in unseen])
+        return np.where(np.isnan(unseen), 1.0, np.minimum(summed, 1.0))
 
     def with_rarest(self, codes: np.ndarray) -> list[np.ndarray]:
         """Encoded rows (N, V) with the rarest categories in place of those that no training row holds.
