@@ -20,6 +20,7 @@ FINE: dict[str, list[Any]] = {
     "early_stopping": [None],
     "class_prior": [None],
     "risk": [None],
+    "risk_confidence": [None],
     "calibrate_by_class": [True, -1],
     "rejected_label": ODD,
     "checkpoint": [None, "nonsense"],

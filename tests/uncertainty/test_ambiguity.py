@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from socratic.uncertainty.ambiguity import Ambiguity
+from socratic.uncertainty.ambiguity import Ambiguity, familiar_rows_needed
 from socratic.uncertainty.conformal import Conformal, rows_needed
 
 
@@ -157,6 +158,107 @@ def test_the_promise_is_kept_among_familiar_rows() -> None:
         chance = np.where(grid > 0.9, 0.5, 0.3 * (0.9 - grid))
         errors.append(chance[answered].mean() if answered.any() else 0.0)
     assert np.mean(errors) <= risk + 3 * np.std(errors) / np.sqrt(len(errors))
+
+
+def answered_by_search(ambiguity: Ambiguity, asked: np.ndarray, risk: float, start: int, level: float) -> np.ndarray:
+    """Which rows (N,) one search answers, set by set as it is described."""
+    answered = np.zeros(len(asked), dtype=bool)
+    enough = int(np.argmax(binom.cdf(start, np.arange(2000), risk) <= level))
+    thresholds = np.unique(ambiguity.confidence)[::-1]
+    for place, threshold in enumerate(thresholds):
+        inside = ambiguity.confidence >= threshold
+        n_rows, n_wrong = int(inside.sum()), int((inside & ~ambiguity.correct).sum())
+        if n_rows < enough:
+            continue
+        if not (n_wrong <= start or (answered.any() and binom.cdf(n_wrong, n_rows, risk) <= level)):
+            break
+        answered |= asked > (thresholds[place + 1] if place + 1 < len(thresholds) else -np.inf)
+    return answered
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("n_rows", "starts"), [(70, [0]), (200, [0, 2]), (500, [0, 2, 8])])
+def test_risks_with_a_confidence_are_those_of_the_best_search(n_rows: int, starts: list[int], tied: bool) -> None:
+    rng = np.random.default_rng(n_rows)
+    for sharpness in (0.3, 1.0, 4.0):
+        confidence = rng.uniform(size=n_rows)
+        confidence = confidence.round(1) if tied else confidence
+        correct = rng.random(n_rows) >= 0.4 * (1.0 - confidence) ** sharpness
+        ambiguity, asked = Ambiguity.fit(confidence, correct), np.append(confidence, [-1.0, 0.5, 2.0])
+        risks = ambiguity.risk(asked, risk_confidence=0.9)
+        for risk in (0.03, 0.06, 0.1, 0.2, 0.35, 0.6):
+            searches = [answered_by_search(ambiguity, asked, risk, start, 0.1 / len(starts)) for start in starts]
+            np.testing.assert_array_equal(risks <= risk, np.any(searches, axis=0))
+
+
+def test_a_confidence_by_hand() -> None:
+    """Of 60 rows without an error, 45 would do for a risk of 5 %: 0.95^45 < 0.1 < 0.95^44."""
+    ambiguity = Ambiguity.fit(np.arange(60) / 60, np.ones(60, dtype=bool))
+    np.testing.assert_allclose(ambiguity.risk([-1.0, 0.5, 2.0], risk_confidence=0.9), 1.0 - 0.1 ** (1 / 60))
+    assert ambiguity.smallest_risk(risk_confidence=0.99) == pytest.approx(1.0 - 0.01 ** (1 / 60))
+    assert ambiguity.answered(0.05, risk_confidence=0.9) == (1.0, 0.0)
+    assert ambiguity.answered(0.05, risk_confidence=0.99) is None
+    assert ambiguity.risk([np.nan], risk_confidence=0.9).tolist() == [1.0]
+    assert Ambiguity.fit([], np.array([], dtype=bool)).smallest_risk(risk_confidence=0.9) == 1.0
+    assert Ambiguity.fit([0.5, 0.6], [False, False]).risk([0.6], risk_confidence=0.9).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("risk", "confidence", "n_rows"), [(0.05, 0.9, 45), (0.05, None, 19), (0.01, 0.9, 299), (0.3, 0.99, 13)]
+)
+def test_so_many_rows_are_needed_for_a_confidence(risk: float, confidence: float | None, n_rows: int) -> None:
+    assert familiar_rows_needed(risk, confidence) == n_rows
+    enough = [
+        Ambiguity.fit(np.arange(n) / n, np.ones(n, dtype=bool)).smallest_risk(risk_confidence=confidence) <= risk
+        for n in (n_rows - 1, n_rows)
+    ]
+    assert enough == [False, True]
+
+
+@pytest.mark.parametrize("shape", ["surer is better", "surer is worse", "equal", "any"])
+@pytest.mark.parametrize(("n_rows", "risk", "confidence"), [(7, 0.3, 0.7), (9, 0.45, 0.9), (11, 0.3, 0.8)])
+def test_so_many_calibrations_keep_the_risk_by_enumeration(
+    n_rows: int, risk: float, confidence: float, shape: str
+) -> None:
+    """Rows of three confidences, so that most are tied: the chance of a calibration that answers with more errors."""
+    rng, largest = np.random.default_rng(n_rows), 0.0
+    values, correct = np.repeat([0.5, 0.7, 0.9], 2), np.tile([True, False], 3)
+    counts = all_counts(n_rows, 6)
+    ways = np.array([factorial(n_rows) / np.prod([factorial(count) for count in each]) for each in counts])
+    answered = np.array([
+        Ambiguity.fit(np.repeat(values, each), np.repeat(correct, each)).risk(values[::2], 0.0, confidence) <= risk
+        for each in counts
+    ])  # fmt: skip
+    for _ in range(60):
+        share, wrong = rng.dirichlet(np.ones(3)), rng.uniform(0.0, 2.0 * risk, 3)
+        if shape != "any":
+            wrong = {"equal": np.full(3, wrong[0]), "surer is better": -np.sort(-wrong)}.get(shape, np.sort(wrong))
+        chance = np.stack([share * (1.0 - wrong), share * wrong], 1).ravel()
+        happens = ways * np.prod(chance**counts, 1)
+        errors = answered @ (share * wrong) / np.maximum(answered @ share, 1e-300)
+        largest = max(largest, float(happens[errors > risk * (1.0 + 1e-12)].sum()))
+    assert largest <= 1.0 - confidence
+    assert shape == "surer is worse" or largest > 0.25 * (1.0 - confidence)  # it is not kept by answering nothing
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("n_rows", [60, 200, 600])
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 4.0])
+def test_the_promise_with_a_confidence_is_kept(n_rows: int, sharpness: float, repeated: bool) -> None:
+    """As below, and also where a quarter of the rows have one confidence of ten."""
+    rng, risk, broken, shares = np.random.default_rng(n_rows), 0.1, [], []
+    fresh = rng.uniform(size=20_000)
+    fresh = np.where(rng.random(len(fresh)) < 0.25, fresh.round(1), fresh) if repeated else fresh
+    chance = 0.4 * (1.0 - fresh) ** sharpness
+    for _ in range(300):
+        confidence = rng.choice(fresh, n_rows)
+        correct = rng.random(n_rows) >= 0.4 * (1.0 - confidence) ** sharpness
+        answered = Ambiguity.fit(confidence, correct).risk(fresh, risk_confidence=0.9) <= risk
+        shares.append(answered.mean())
+        broken.append(bool(answered.any()) and chance[answered].mean() > risk)
+    assert np.mean(broken) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / len(broken))
+    if n_rows == 600 and sharpness >= 1.0:
+        assert np.mean(shares) > 0.4 * (chance[np.argsort(-fresh)].cumsum() <= risk * np.arange(1, 20_001)).mean()
 
 
 @pytest.mark.parametrize(

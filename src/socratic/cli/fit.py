@@ -22,6 +22,7 @@ from socratic.cli.parsing import (
     parse_image_shape,
     parse_leaf_variance,
     parse_leaves,
+    parse_risk_confidence,
     parse_structure,
 )
 from socratic.workers import is_first_process
@@ -113,10 +114,18 @@ def fit(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Share of errors among answered rows, at most, on average: rows whose classes are too close for that "
-            "are ambiguous. By default none are.",
+            help="Share of errors among answered rows, at most: rows whose classes are too close for that are "
+            "ambiguous. By default none are.",
         ),
     ] = None,
+    risk_confidence: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE|mean",
+            help="How sure to be that --risk is kept; mean keeps it on average over calibrations alone, and answers "
+            "more rows.",
+        ),
+    ] = "0.9",
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; by default chosen by their number.")
     ] = None,
@@ -151,6 +160,7 @@ def fit(
         "leaf_variance": parse_leaf_variance(leaf_variance or []),
         "rejection_rate": check_share("--rejection-rate", rejection_rate),
         "risk": check_risk(risk),
+        "risk_confidence": parse_risk_confidence(risk_confidence),
         "n_epochs": epochs or "auto",
         "random_state": seed,
         "checkpoint": checkpoint,

@@ -106,13 +106,17 @@ def describe_risk(model: CircuitClassifierBase) -> dict[str, str]:
     """What to expect of the rows that are answered at the chosen risk, if one was."""
     if model.risk is None:
         return {}
-    told = model.ambiguity_.answered(model.risk, model.rejection_rate)
+    told = model.ambiguity_.answered(model.risk, model.rejection_rate, model.risk_confidence)
+    promise = f"{model.risk:g} {describe_risk_confidence(model.risk_confidence)}"
     if told is None:
-        return {"risk": f"{model.risk:g}: every row is ambiguous"}
-    return {
-        "risk": f"{model.risk:g}: {told.coverage:.0%} of familiar rows are answered, with {told.error:.1%} errors in "
-        "calibration"
-    }
+        return {"risk": f"{promise}: every row is ambiguous"}
+    answered = f"{told.coverage:.0%} of familiar rows are answered, with {told.error:.1%} errors in calibration"
+    return {"risk": f"{promise}: {answered}"}
+
+
+def describe_risk_confidence(risk_confidence: float | None) -> str:
+    """Which promise is made of a risk."""
+    return "on average over calibrations" if risk_confidence is None else f"with {risk_confidence:.3g} confidence"
 
 
 def describe_doubt(model: CircuitEstimator) -> str:

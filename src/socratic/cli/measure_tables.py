@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from socratic.cli.console import short
+from socratic.cli.info import describe_risk_confidence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +75,8 @@ def _summary(measures: Mapping[str, Any]) -> Sheet:
     if risk is not None:
         rows.append(("refused as ambiguous", f"{verdicts['ambiguous']:.4f} (for a risk of {risk:g})"))
     error = measures["error_answered"]
-    promised = "" if risk is None else f" (asked for at most {risk:g})"
+    confidence = describe_risk_confidence(measures["risk_confidence"])
+    promised = "" if risk is None else f" (asked for at most {risk:g}, {confidence})"
     rows += [
         ("answered", _number(measures["coverage"])),
         ("errors among answered rows", "none answered" if error is None else f"{error:.4f}{promised}"),

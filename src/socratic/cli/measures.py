@@ -77,6 +77,7 @@ def measure(known: Results, model: CircuitClassifierBase) -> dict[str, Any]:
         "augrc": {name: curve.generalised_area for name, curve in curves.items()},
         "rejection_rate": model.rejection_rate,
         "risk": model.risk,
+        "risk_confidence": model.risk_confidence,
         "verdicts": {verdict: float(np.mean(known.verdict == verdict)) for verdict in VERDICTS},
         "coverage": float(answered.mean()),
         "error_answered": _mean(wrong[answered]),

@@ -131,6 +131,19 @@ def check_time_budget(value: float, structure: str) -> float:
     return value
 
 
+def parse_risk_confidence(value: str) -> float | None:
+    """A share of calibrations, or None for "mean", which keeps a risk on average over them."""
+    if value == "mean":
+        return None
+    try:
+        share = float(value)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share < 1.0:
+        raise UserError(f"--risk-confidence must be mean, or above 0 and below 1; got {value}")
+    return share
+
+
 def check_risk(value: float | None) -> float | None:
     """Return ``value`` unless it is no number between 0 and 1."""
     if value is not None and not 0.0 < value < 1.0:

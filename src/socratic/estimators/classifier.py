@@ -114,6 +114,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         detector: str = "combined",
         rejection_rate: float = 0.05,
         risk: float | None = None,
+        risk_confidence: float | None = 0.9,
         rejected_label: Any = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,
@@ -150,6 +151,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         self.detector = detector
         self.rejection_rate = rejection_rate
         self.risk = risk
+        self.risk_confidence = risk_confidence
         self.rejected_label = rejected_label
         self.checkpoint = checkpoint
         self.verbose = verbose

@@ -11,15 +11,15 @@ import numpy as np
 from socratic.errors import CalibrationWarning
 from socratic.estimators.parameters import check_risk
 from socratic.estimators.rejection import RejectingEstimator
-from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity
+from socratic.uncertainty.ambiguity import AMBIGUOUS, FAMILIAR, UNFAMILIAR, Ambiguity, familiar_rows_needed
 from socratic.uncertainty.answers import Answer
-from socratic.uncertainty.conformal import rows_needed
 
 
 class JudgingClassifier(RejectingEstimator):
     """A classifier whose answers come with a verdict."""
 
     risk: float | None
+    risk_confidence: float | None
     rejected_label: Any
     classes_: np.ndarray
     ambiguity_: Ambiguity
@@ -32,8 +32,9 @@ class JudgingClassifier(RejectingEstimator):
         """What to make of each row: (N,) of "familiar", "unfamiliar" or "ambiguous".
 
         *Unfamiliar* is what :meth:`reject` refuses. Of the others those are *ambiguous* that could not be answered
-        without the errors among answered rows exceeding the chosen ``risk``; without one there are none. Says with a
-        ``CalibrationWarning`` if the model cannot keep what it promises.
+        without the errors among answered rows exceeding the chosen ``risk``, in the share ``risk_confidence`` of
+        calibrations; without a risk there are none. Says with a ``CalibrationWarning`` if the model cannot keep what it
+        promises.
         """
         verdicts = self.verdicts(self.answer(X))
         self._warn_unless_kept()
@@ -68,13 +69,13 @@ class JudgingClassifier(RejectingEstimator):
         return np.where(self.is_rejected(answer), UNFAMILIAR, np.where(ambiguous, AMBIGUOUS, FAMILIAR))
 
     def risks(self, answer: Answer) -> np.ndarray:
-        """The smallest ``risk`` at which each row that was answered is not ambiguous: (N,).
+        """The smallest ``risk`` at which each row that was answered is not ambiguous, by ``risk_confidence``: (N,).
 
         NaN for models from files that were written before there was such a verdict.
         """
         if not hasattr(self, "ambiguity_"):
             return np.full(len(answer.probabilities), np.nan)
-        return self.ambiguity_.risk(answer.probabilities.max(1), self._rate())
+        return self.ambiguity_.risk(answer.probabilities.max(1), self._rate(), self._risk_confidence())
 
     def _risk(self) -> float | None:
         """The chosen risk, which the model must be able to judge by."""
@@ -86,9 +87,14 @@ class JudgingClassifier(RejectingEstimator):
             )
         return self.risk
 
+    def _risk_confidence(self) -> float | None:
+        check_risk("risk_confidence", self.risk_confidence)
+        return self.risk_confidence
+
     def _check_fitted(self) -> None:
         super()._check_fitted()
         self._risk()
+        self._risk_confidence()
 
     def _warn_unless_kept(self, stacklevel: int = 3) -> None:
         """Warn if the rejection rate or the risk cannot be kept."""
@@ -102,17 +108,20 @@ class JudgingClassifier(RejectingEstimator):
         risk = self._risk()
         if risk is None:
             return None
-        smallest = self.ambiguity_.smallest_risk(self._rate())
+        confidence = self._risk_confidence()
+        smallest = self.ambiguity_.smallest_risk(self._rate(), confidence)
         if smallest <= risk:
             return None
         n_familiar = int((self.ambiguity_.p_value > self._rate()).sum())
-        if n_familiar < rows_needed(risk):
+        promise = f"risk={risk:g}" if confidence is None else f"risk={risk:g} with risk_confidence={confidence:g}"
+        weaker = "raise risk" if confidence is None else "raise risk, or lower risk_confidence"
+        needed = familiar_rows_needed(risk, confidence)
+        if n_familiar < needed:
             return (
-                f"risk={risk:g} needs at least {rows_needed(risk)} familiar rows to calibrate on, and there are "
-                f"{n_familiar}: every row is ambiguous; fit more rows, or hold out more of them with "
-                "calibration_fraction, or raise risk"
+                f"{promise} needs at least {needed} familiar rows to calibrate on, and there are {n_familiar}: every "
+                f"row is ambiguous; fit more rows, or hold out more of them with calibration_fraction, or {weaker}"
             )
         return (
-            f"risk={risk:g} is less than the calibration rows allow, of which the surest ones tell of {smallest:.2g}: "
-            "every row is ambiguous; raise risk, or fit more rows"
+            f"{promise} is less than the calibration rows allow, of which the surest ones tell of {smallest:.2g}: "
+            f"every row is ambiguous; {weaker}, or fit more rows"
         )

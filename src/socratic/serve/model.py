@@ -163,6 +163,7 @@ class ServedModel(ABC):
             "classes": None if classes is None else classes.tolist(),
             "rejection_rate": getattr(model, "rejection_rate", None),
             "risk": getattr(model, "risk", None),
+            "risk_confidence": getattr(model, "risk_confidence", None),
             "doubt": getattr(model, "doubt", None),
             "calibrated": getattr(model, "calibrated_", None),
             "explains": hasattr(model, "familiar_"),

@@ -143,6 +143,7 @@ class ModelOut(BaseModel):
     classes: list[str | bool | int | float] | None
     rejection_rate: float | None
     risk: float | None
+    risk_confidence: float | None
     doubt: str | None
     calibrated: bool | None
     explains: bool

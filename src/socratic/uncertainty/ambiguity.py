@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from socratic.uncertainty.conformal import check_weighted
+from socratic.uncertainty.conformal import check_weighted, rows_needed
 
 FAMILIAR, UNFAMILIAR, AMBIGUOUS = VERDICTS = ("familiar", "unfamiliar", "ambiguous")
 """What can be said of a row. One that is neither unfamiliar nor ambiguous is answered."""
+
+
+_ROWS_PER_START = 50
+"""A search for a bound may start at a set of rows with j errors if there are this many rows for each of j + 1."""
+_MOST_KNOWN = 8
+"""Levels that are kept, of as many pairs of rejection rate and confidence."""
+
+Levels = tuple[np.ndarray, np.ndarray]
+"""The distinct confidences (d,), ascending, and the risk (d + 1,) of rows above the first 0, 1, ... of them."""
 
 
 class Answered(NamedTuple):
@@ -28,10 +39,17 @@ class Answered(NamedTuple):
 class Ambiguity:
     """How sure the answers to calibration rows were, and whether they were right.
 
-    Rows are answered from the surest on, as many as can be with (1 + errors) / (1 + answered rows) of at most the
-    chosen risk. The error among answered fresh rows of the same source is then at most the risk on average over
-    calibrations, those that answer nothing counted as without error. The docs have the proof; it needs rows of equal
-    weight, and nothing else.
+    Rows are answered from the surest on, as many as the chosen risk allows. There are two promises to choose from, for
+    rows of equal weight. The docs have the proofs.
+
+    *With a confidence*, ``risk_confidence``: in that share of calibrations the error among answered fresh rows of the
+    same source is at most the risk. Sets of rows are tested, larger and larger ones, by an exact binomial bound of
+    their error (Clopper and Pearson, 1934), until one fails: a fixed sequence, in which every test may have the whole
+    level. It starts where the rows are so many that they pass with j errors, j = 0, and for larger tables also 2, 8,
+    26, ..., among which the level is divided.
+
+    *On average*, if that is None: rows are answered while (1 + errors) / (1 + answered rows) is at most the risk. The
+    mean error over calibrations is then at most the risk, those that answer nothing counted as without error.
 
     Attributes
     ----------
@@ -80,7 +98,7 @@ class Ambiguity:
             raise ValueError(f"p_value must hold a number for each of {len(sure)} rows; got shape {familiarity.shape}")
         return cls(sure, right, familiarity, weights)
 
-    def risk(self, confidence: ArrayLike, rate: float = 0.0) -> np.ndarray:
+    def risk(self, confidence: ArrayLike, rate: float = 0.0, risk_confidence: float | None = None) -> np.ndarray:
         """The smallest risk (N,) at which rows with such a confidence (N,) are answered.
 
         Parameters
@@ -89,19 +107,21 @@ class Ambiguity:
             NaN counts as not sure at all.
         rate : float
             The rejection rate: calibration rows with a p-value of at most this are not answered, so they do not count.
+        risk_confidence : float, optional
+            The share of calibrations in which the risk is kept; None keeps it on average.
         """
-        values, levels = self._levels(rate)
+        values, levels = self._levels(rate, risk_confidence)
         asked = np.asarray(confidence, dtype=np.float64)
         return np.where(np.isnan(asked), 1.0, levels[np.searchsorted(values, asked, side="left")])
 
-    def smallest_risk(self, rate: float = 0.0) -> float:
+    def smallest_risk(self, rate: float = 0.0, risk_confidence: float | None = None) -> float:
         """The smallest risk at which any row is answered."""
-        return float(self._levels(rate)[1].min())
+        return float(self._levels(rate, risk_confidence)[1].min())
 
-    def answered(self, risk: float, rate: float = 0.0) -> Answered | None:
-        """What to expect of the rows that are answered at this risk; None if there are none."""
+    def answered(self, risk: float, rate: float = 0.0, risk_confidence: float | None = None) -> Answered | None:
+        """What calibration rows tell of the rows that are answered at this risk; None if there are none."""
         sure, weights, wrong = self._familiar(rate)
-        kept = self.risk(sure, rate) <= risk
+        kept = self.risk(sure, rate, risk_confidence) <= risk
         n_answered = float(weights[kept].sum())
         if not n_answered > 0.0:
             return None
@@ -113,11 +133,77 @@ class Ambiguity:
         sure, weights = check_weighted("confidence", self.confidence[used], self.weight[used])
         return sure, weights, weights * ~self.correct[used]
 
-    def _levels(self, rate: float) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct confidences (d,), ascending, and the risk (d + 1,) of rows above the first 0, 1, ... of them."""
+    @cached_property
+    def _known(self) -> dict[tuple[float, float | None], Levels]:
+        """Levels by what they were asked for: every request of a service asks for the same."""
+        return {}
+
+    def _levels(self, rate: float, risk_confidence: float | None) -> Levels:
+        """The levels at this rejection rate and confidence."""
+        found = self._known.get((rate, risk_confidence))
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[rate, risk_confidence] = self._find_levels(rate, risk_confidence)
+        return found
+
+    def _find_levels(self, rate: float, risk_confidence: float | None) -> Levels:
         sure, weights, wrong = self._familiar(rate)
         values, group = np.unique(sure, return_inverse=True)
-        n_left, n_wrong = (
-            np.append(np.cumsum(np.bincount(group, each, len(values))[::-1])[::-1], 0.0) for each in (weights, wrong)
+        # Of the rows above each of the confidences, the surest first: no row, those of the highest, ..., all.
+        n_rows, n_wrong = (
+            np.append(0.0, np.cumsum(np.bincount(group, each, len(values))[::-1])) for each in (weights, wrong)
         )
-        return values, np.minimum.accumulate((1.0 + n_wrong) / (1.0 + n_left))
+        if risk_confidence is None:
+            return values, np.minimum.accumulate(((1.0 + n_wrong) / (1.0 + n_rows))[::-1])
+        level, starts = 1.0 - risk_confidence, _starts(n_rows[-1])
+        return values, np.min([_bounds(n_rows, n_wrong, start, level / len(starts)) for start in starts], 0)[::-1]
+
+
+def familiar_rows_needed(risk: float, risk_confidence: float | None) -> int:
+    """The number of familiar calibration rows without which no row is answered at this risk."""
+    if risk_confidence is None:
+        return rows_needed(risk)
+    needed = 1
+    while True:
+        level = (1.0 - risk_confidence) / len(_starts(needed))
+        more = math.ceil(math.log(level) / math.log1p(-risk) - 1e-9)
+        if more <= needed:
+            return needed
+        needed = more
+
+
+def _starts(n_rows: float) -> list[int]:
+    """With how many errors a search for bounds may start: 0, 2, 8, 26, ..., by the number of rows alone."""
+    starts = [0]
+    while _ROWS_PER_START * (3 * starts[-1] + 3) <= n_rows:
+        starts.append(3 * starts[-1] + 2)
+    return starts
+
+
+def _bounds(n_rows: np.ndarray, n_wrong: np.ndarray, start: int, level: float) -> np.ndarray:
+    """The risk (d + 1,) at which growing sets of rows are answered, by one search.
+
+    At a risk r it begins with the first set that is so large that ``start`` errors among its rows are less likely than
+    ``level`` if the error is r. That does not depend on which rows are wrong. If there are no more errors in it, it
+    goes on until a set fails the test. Bounds fall up to the last set with so few errors: a risk of at least its bound
+    begins there or before, and comes so far. So sets up to it are answered at its bound, and each larger one at the
+    largest bound from there to it.
+    """
+    counted = np.maximum(n_wrong, start)
+    first = int(np.flatnonzero(n_wrong <= start)[-1])
+    # Between errors bounds only fall: the largest are where errors come in.
+    rises = np.append(first, first + 1 + np.flatnonzero(np.diff(counted[first:]) > 0.0))
+    bounds = np.zeros(len(n_rows))
+    bounds[rises] = _largest_error(n_rows[rises], counted[rises], level)
+    bounds[:first] = bounds[first]
+    return np.maximum.accumulate(bounds)
+
+
+def _largest_error(n_rows: np.ndarray, n_wrong: np.ndarray, level: float) -> np.ndarray:
+    """The error (d,) at which so few of these rows are wrong with a probability of ``level`` (Clopper and Pearson)."""
+    from scipy.special import betaincinv
+
+    all_wrong = n_wrong >= n_rows
+    n_right = np.where(all_wrong, 1.0, n_rows - n_wrong)
+    return np.where(all_wrong, 1.0, betaincinv(n_wrong + 1.0, n_right, 1.0 - level))
