@@ -434,7 +434,6 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
         self, guards: Sequence[CircuitGuard], parts: Sequence[Given], scores: Sequence[np.ndarray], rng: Any
     ) -> list[np.ndarray]:
         """Learn how unusual rows are that miss cells, from rows that guards found so unusual; on one level then."""
-
         asks_model = ENTROPY in guards[0].detector_.weights
 
         def judged(guard: CircuitGuard, given: Given, unusual: np.ndarray) -> Judged:
