@@ -16,8 +16,8 @@ FAMILIAR, UNFAMILIAR, AMBIGUOUS = VERDICTS = ("familiar", "unfamiliar", "ambiguo
 """What can be said of a row. One that is neither unfamiliar nor ambiguous is answered."""
 
 
-_ROWS_PER_START = 50
-"""A search for a bound may start at a set of rows with j errors if there are this many rows for each of j + 1."""
+_ROWS_PER_ERROR, _MOST_ERRORS = 150, 8
+"""The search for a bound starts at a set with one error for so many rows; with fewer, one error would stop it."""
 _MOST_KNOWN = 8
 """Levels that are kept, of as many pairs of rejection rate and confidence."""
 
@@ -45,8 +45,8 @@ class Ambiguity:
     *With a confidence*, ``risk_confidence``: in that share of calibrations the error among answered fresh rows of the
     same source is at most the risk. Sets of rows are tested, larger and larger ones, by an exact binomial bound of
     their error (Clopper and Pearson, 1934), until one fails: a fixed sequence, in which every test may have the whole
-    level. It starts where the rows are so many that they pass with j errors, j = 0, and for larger tables also 2, 8,
-    26, ..., among which the level is divided.
+    level. It starts where the rows are so many that they pass with j errors. With many rows j is more than 0, and half
+    of the level is kept for one more test, of all rows.
 
     *On average*, if that is None: rows are answered while (1 + errors) / (1 + answered rows) is at most the risk. The
     mean error over calibrations is then at most the risk, those that answer nothing counted as without error.
@@ -156,8 +156,11 @@ class Ambiguity:
         )
         if risk_confidence is None:
             return values, np.minimum.accumulate(((1.0 + n_wrong) / (1.0 + n_rows))[::-1])
-        level, starts = 1.0 - risk_confidence, _starts(n_rows[-1])
-        return values, np.min([_bounds(n_rows, n_wrong, start, level / len(starts)) for start in starts], 0)[::-1]
+        level, start = _level(risk_confidence, n_rows[-1]), min(_MOST_ERRORS, int(n_rows[-1] // _ROWS_PER_ERROR))
+        bounds = _bounds(n_rows, n_wrong, start, level)
+        if start:
+            bounds = np.minimum(bounds, _largest_error(n_rows[-1:], n_wrong[-1:], level))
+        return values, bounds[::-1]
 
 
 def familiar_rows_needed(risk: float, risk_confidence: float | None) -> int:
@@ -166,23 +169,19 @@ def familiar_rows_needed(risk: float, risk_confidence: float | None) -> int:
         return rows_needed(risk)
     needed = 1
     while True:
-        level = (1.0 - risk_confidence) / len(_starts(needed))
-        more = math.ceil(math.log(level) / math.log1p(-risk) - 1e-9)
+        more = math.ceil(math.log(_level(risk_confidence, needed)) / math.log1p(-risk) - 1e-9)
         if more <= needed:
             return needed
         needed = more
 
 
-def _starts(n_rows: float) -> list[int]:
-    """With how many errors a search for bounds may start: 0, 2, 8, 26, ..., by the number of rows alone."""
-    starts = [0]
-    while _ROWS_PER_START * (3 * starts[-1] + 3) <= n_rows:
-        starts.append(3 * starts[-1] + 2)
-    return starts
+def _level(risk_confidence: float, n_rows: float) -> float:
+    """The level of each test: with many rows there are two."""
+    return (1.0 - risk_confidence) / (1.0 if n_rows < _ROWS_PER_ERROR else 2.0)
 
 
 def _bounds(n_rows: np.ndarray, n_wrong: np.ndarray, start: int, level: float) -> np.ndarray:
-    """The risk (d + 1,) at which growing sets of rows are answered, by one search.
+    """The risk (d + 1,) at which growing sets of rows are answered, by the search that begins with ``start`` errors.
 
     At a risk r it begins with the first set that is so large that ``start`` errors among its rows are less likely than
     ``level`` if the error is r. That does not depend on which rows are wrong. If there are no more errors in it, it
