@@ -1,10 +1,10 @@
 """Answered rows: errors among them at a chosen risk, and how many they are, beside gradient boosting.
 
 ``python -m benchmarks.answered FOLDER`` takes the tables that :mod:`benchmarks.tables` takes. A circuit with a chosen
-``risk`` answers the rows of a stratified third that are neither unfamiliar nor ambiguous. Boosting has no such verdict:
-its rows are answered from the least entropy on, as many as have no more errors among them than the circuit's answered
-rows have. That it could not know; the threshold is found on the rows it is measured by. Since boosting refuses no
-unfamiliar rows, circuits are measured twice: as they are, and with a rejection rate of 0.
+``risk``, which is kept on average, answers the rows of a stratified third that are neither unfamiliar nor ambiguous.
+Boosting has no such verdict: its rows are answered from the least entropy on, as many as have no more errors among them
+than the circuit's answered rows have. That it could not know; the threshold is found on the rows it is measured by.
+Since boosting refuses no unfamiliar rows, circuits are measured twice: as they are, and with a rejection rate of 0.
 
 What was measured is kept in a file, and not measured again unless ``--again`` says so.
 """
@@ -37,7 +37,7 @@ VERSION = 2
 def measure(model: Model, x: pd.DataFrame, y: np.ndarray, most_rows: int, seed: int) -> Measures:
     """Errors and numbers of answered rows, and the share that boosting answers with as few errors."""
     train, test = split(y, most_rows, seed)
-    fitted = model(x.iloc[train], seed).set_params(risk=RISK).fit(x.iloc[train], y[train])
+    fitted = model(x.iloc[train], seed).set_params(risk=RISK, risk_confidence=None).fit(x.iloc[train], y[train])
     other = boosting(x.iloc[train], seed).fit(x.iloc[train], y[train])
     answer = fitted.answer(x.iloc[test])
     wrong = fitted.classes_[answer.probabilities.argmax(1)] != y[test]

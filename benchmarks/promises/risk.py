@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,15 @@ def measure(data: Path | None, seeds: int) -> Iterator[list[str]]:
     for path in sorted((data / "tables").glob("*.csv*")) if data else []:
         name = path.name.split(".")[0]
         if name in TARGETS:
-            rows = read(path, TARGETS[name])
-            found[f"{name}:{TARGETS[name]}"] = lambda _, rows=rows: rows
+            found[f"{name}:{TARGETS[name]}"] = partial(_read, path, TARGETS[name])
     for name, rows_of in {**found, **MADE_UP}.items():
         fits = [_measure_fit(*rows_of(seed), seed) for seed in range(seeds)]
         for promise in PROMISES:
             yield [name, promise, *_told([each[promise] for each in fits])]
+
+
+def _read(path: Path, target: str, seed: int) -> Rows:  # noqa: ARG001
+    return read(path, target)
 
 
 def _measure_fit(x: Any, y: np.ndarray, seed: int) -> dict[str, tuple[np.ndarray, float]]:
