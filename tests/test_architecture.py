@@ -16,6 +16,7 @@ PACKAGE = Path(socratic.__file__).parent
 CORE = [
     "errors",
     "files",
+    "signing",
     "model_files",
     "workers",
     "pages",

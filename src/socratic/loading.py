@@ -15,7 +15,13 @@ from socratic.model_files import ModelFile, read_bytes
 _OTHERS = {"socratic.checkpoint": "the checkpoint of a training that was interrupted; fit again with it to go on"}
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu", model: Any = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: str | torch.device = "cpu",
+    model: Any = None,
+    trusted: str | os.PathLike[str] | None = None,
+) -> Any:
     """Read a model that its ``save`` wrote: a circuit, a graph or a fitted estimator.
 
     Parameters
@@ -25,6 +31,8 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu", mo
         Where the model is to compute.
     model : classifier or callable, optional
         What a :class:`~socratic.CircuitGuard` is to guard: its file holds the guard alone.
+    trusted : path, optional
+        A file with a public key: only model files that are signed with it are read (``socratic sign``).
 
     Returns
     -------
@@ -34,16 +42,21 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "cpu", mo
     Raises
     ------
     ModelFileError
-        If the file is damaged, holds no model, or has another format version.
+        If the file is damaged, holds no model, has another format version, or is not signed with the ``trusted`` key.
     ValueError
         If ``model`` is missing for a guard, is another than the guard was fitted for, or is given for anything else.
     """
     source = Path(path)
-    return load_bytes(read_bytes(source), source, device=device, model=model)
+    return load_bytes(read_bytes(source), source, device=device, model=model, trusted=trusted)
 
 
 def load_bytes(
-    content: bytes, source: str | os.PathLike[str], *, device: str | torch.device = "cpu", model: Any = None
+    content: bytes,
+    source: str | os.PathLike[str],
+    *,
+    device: str | torch.device = "cpu",
+    model: Any = None,
+    trusted: str | os.PathLike[str] | None = None,
 ) -> Any:
     """The same from the content of a file, for those who read it themselves, to name it by its hash, say.
 
@@ -52,11 +65,13 @@ def load_bytes(
     content : bytes
     source : path
         Where it is from, for messages.
-    device, model
+    device, model, trusted
         As for :func:`load`.
     """
     torch.empty(0, device=device)  # a device that is not there is no damage
     file = ModelFile.of(content, Path(source))
+    if trusted is not None:
+        file.check_signature(trusted)
     loaded: Any
     if file.kind in FORMATS:
         loaded = load_circuit(file, device)

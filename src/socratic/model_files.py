@@ -22,6 +22,7 @@ from torch import Tensor
 
 from socratic.errors import ModelFileError
 from socratic.files import replacing
+from socratic.signing import is_signed, signature_of
 
 ENTRY = "socratic"
 """The name of the metadata entry that holds everything but the tensors."""
@@ -39,7 +40,7 @@ class ModelFile:
         For messages.
     kind : str
         What the file says that it holds.
-    version, config, digest : object
+    version, config, digest, signature : object
         As the file has them.
     tensors : dict of Tensor
     """
@@ -49,6 +50,7 @@ class ModelFile:
     version: object
     config: object
     digest: object
+    signature: object
     tensors: dict[str, Tensor]
 
     @classmethod
@@ -72,13 +74,20 @@ class ModelFile:
         try:
             header = json.loads(metadata[ENTRY])
             kind, version, config = (header[name] for name in ("format", "version", "config"))
-            return cls(source, str(kind), version, config, header.get("digest"), tensors)
+            return cls(source, str(kind), version, config, header.get("digest"), header.get("signature"), tensors)
         except Exception as error:
             raise ModelFileError(
                 f"{source} is damaged: its configuration is not readable ({_reason(error)})"
             ) from error
 
-    def content(self, kind: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def check_signature(self, trusted: str | os.PathLike[str]) -> None:
+        """Raise unless the digest is signed with the public key in the file ``trusted``."""
+        if self.signature is None:
+            raise ModelFileError(f"{self.source} is not signed; sign it with the private key of {trusted}")
+        if not is_signed(self.digest, self.signature, trusted):
+            raise ModelFileError(f"{self.source} is not signed with the key in {trusted}")
+
+    def content(self, kind: str, version: object) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and configuration of a file of this kind, checked against their digest."""
         if self.kind != kind:
             raise ModelFileError(f"{self.source} is no {kind}: it is a {self.kind}")
@@ -109,7 +118,23 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
     return ModelFile.read(path).content(kind, version)
 
 
-def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], config: object) -> None:
+def sign(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> str:
+    """Add a signature with the private key in the file ``key`` to a model file; return the digest that is signed."""
+    file = ModelFile.read(Path(path))
+    tensors, config = file.content(file.kind, file.version)
+    digest = str(file.digest)
+    write_tensors(file.source, file.kind, file.version, tensors, config, signature_of(digest, key))
+    return digest
+
+
+def write_tensors(
+    path: Path,
+    kind: str,
+    version: object,
+    tensors: Mapping[str, Tensor],
+    config: object,
+    signature: str | None = None,
+) -> None:
     """Write tensors and a JSON configuration to ``path``, completely or not at all."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to write to")
@@ -122,6 +147,8 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     config = json.loads(json.dumps(config))  # as it will be read
     header = {"format": kind, "version": version, "config": config}
     header["digest"] = digest_of(kind, version, config, plain)
+    if signature is not None:
+        header["signature"] = signature
     # One entry: safetensors writes several in random order, and equal models should be equal files.
     content = to_bytes(plain, {ENTRY: json.dumps(header)})
     with replacing(path) as draft:

@@ -20,6 +20,7 @@ from socratic.cli.monitor import monitor
 from socratic.cli.predict import predict
 from socratic.cli.score import score
 from socratic.cli.serve import serve
+from socratic.cli.sign import sign
 
 app = typer.Typer(
     name="socratic",
@@ -54,6 +55,7 @@ app.command()(monitor)
 app.command()(info)
 app.command()(export)
 app.command()(serve)
+app.command()(sign)
 
 
 @app.command()

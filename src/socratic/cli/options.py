@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,4 +23,8 @@ Harmless = Annotated[
 Resize = Annotated[bool, typer.Option("--resize", help="Resize images to the size that the model was trained on.")]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads to compute with.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Trusted = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A public key: refuse models that are not signed with it (see socratic sign)."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.")]

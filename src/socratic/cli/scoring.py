@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from socratic.tables.reading import Source
 
 
-def load_any(path: Path, device: str = "auto", jobs: int | None = None) -> Any:
+def load_any(path: Path, device: str = "auto", jobs: int | None = None, trusted: Path | None = None) -> Any:
     """Read a model file, whatever it holds."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a model file written by socratic fit")
@@ -30,7 +30,7 @@ def load_any(path: Path, device: str = "auto", jobs: int | None = None) -> Any:
 
         torch.set_num_threads(jobs)
     try:
-        return load(path, device=choose_device(device))
+        return load(path, device=choose_device(device), trusted=trusted)
     except ModelFileError as error:
         raise UserError(f"{error}; a model file is what socratic fit writes") from error
     except ValueError as error:  # a guard, which is nothing without the model that it guards

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from socratic.cli.failures import UserError, library_errors
-from socratic.cli.options import Device, Jobs
+from socratic.cli.options import Device, Jobs, Trusted
 
 TOKEN_VARIABLE = "SOCRATIC_TOKEN"
 
@@ -47,6 +47,7 @@ def serve(
         typer.Option(metavar="FOLDER", help="Keep what /v1/drift knows in files there, to go on from after a restart."),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.001, help="How long a request may take.")] = 30.0,
+    trusted: Trusted = None,
     jobs: Jobs = None,
     device: Device = "auto",
 ) -> None:
@@ -79,7 +80,7 @@ def serve(
     from socratic.serve.run import serve as run
 
     with library_errors():
-        run([served(name, load_any(path, device, jobs)) for name, path in map(_named, models)], settings)
+        run([served(name, load_any(path, device, jobs, trusted)) for name, path in map(_named, models)], settings)
 
 
 def _named(model: str) -> tuple[str, Path]:
