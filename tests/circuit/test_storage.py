@@ -204,3 +204,16 @@ def test_settings_given_as_numpy_numbers_can_be_saved(tmp_path: Path) -> None:
     loaded = socratic.load(tmp_path / "model")
     assert isinstance(loaded, socratic.Circuit)
     assert loaded.to_config() == circuit.to_config()
+
+
+def test_parameters_that_are_no_numbers_are_neither_saved_nor_read(model: Path, tmp_path: Path) -> None:
+    circuit = socratic.rat_spn(4, 2, depth=1)
+    with torch.no_grad():
+        next(circuit.parameters())[0, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"parameters that are no numbers \(NaN\), and cannot be saved"):
+        circuit.save(tmp_path / "nan")
+    tensors = load_file(model)
+    tensors[sorted(tensors)[0]].fill_(float("nan"))
+    rewrite(model, header_of(model), tensors)
+    with pytest.raises(ModelFileError, match=r"its parameters are no numbers \(NaN\)"):
+        socratic.load(model)

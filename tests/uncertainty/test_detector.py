@@ -242,20 +242,9 @@ def test_round_trip() -> None:
         assert (again.kind, again.weights) == (kind, detector.weights)
 
 
-def test_states_of_before_are_read() -> None:
-    """They hold the tails of surprises as plain data, and what each score was worth."""
-    rng = np.random.default_rng(9)
-    detector, new = fit(rng, 1.0, 0.5), rows(rng, 100, 1.0, 1.0)
-    arrays, config = detector.to_state()
-    tails = {name: arrays.pop(f"{name}.tail").tolist() for name in NAMES}
-    before = {**config, "tails": tails, "worth": dict.fromkeys(NAMES, 0.2)}
-    again = Detector.from_state(arrays, json.loads(json.dumps(before)))
-    np.testing.assert_array_equal(again.p_value(new), detector.p_value(new))
-
-
 def test_a_damaged_state_is_refused() -> None:
     arrays, config = fit(np.random.default_rng(10), 1.0, 1.0).to_state()
-    for damaged in ({**config, "kind": "best"}, {**config, "tails": 3}, {**config, "weights": None}):
+    for damaged in ({**config, "kind": "best"}, {**config, "weights": None}):
         with pytest.raises(ModelFileError, match="the detector of the model cannot be read"):
             Detector.from_state(arrays, damaged)
     for missing in ("entropy.knots", "entropy.tail"):

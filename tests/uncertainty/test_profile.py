@@ -163,8 +163,11 @@ def test_it_is_stored_as_plain_arrays(by_class: bool) -> None:
     arrays, config = profile.to_state()
     again = Profile.from_state(arrays, config)
     np.testing.assert_array_equal(again.score(circuit, x), profile.score(circuit, x))
+    again.check(circuit)
+    with pytest.raises(ValueError, match="its profile does not fit its circuit"):
+        Profile.from_state({**arrays, "precision": np.eye(3)}, config).check(circuit)
     with pytest.raises(ModelFileError, match=r"the profile of the model cannot be read .*; save the model again"):
-        Profile.from_state({**arrays, "precision": np.eye(3)}, config)
+        Profile.from_state(arrays, {**config, "min_columns": 0})
 
 
 def test_large_regions_count_where_there_are_too_many() -> None:

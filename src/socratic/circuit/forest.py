@@ -22,6 +22,8 @@ import numpy as np
 from socratic.circuit.cells import CellTables, levels
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
+_WHOLE = ("left", "right", "cell", "first")
+"""Arrays of whole numbers, of any type."""
 FARTHEST = 1e6
 """In deviations: beyond, squares would lose the digits in which cells differ."""
 
@@ -183,12 +185,18 @@ class Forest:
             "first": (len(self.categories) + 1,),
         }
         for name, shape in expected.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} of a forest must have the shape {shape}; got {getattr(self, name).shape}")
+            array = getattr(self, name)
+            kind = array.dtype if name in _WHOLE else np.float64
+            if array.shape != shape or array.dtype != kind:
+                raise ValueError(
+                    f"{name} of a forest must have the shape {shape} and be {np.dtype(kind)}; got {array.shape} and "
+                    f"{array.dtype}"
+                )
         limits = {"feature": n_columns, "left": n_nodes, "right": n_nodes, "rank": max(1, len(self.rank))}
         for name, limit in limits.items():
             _check_range(name, getattr(self, name), 0, limit)
         _check_range("cell", self.cell, -1, n_cells)
+        _check_range("first", self.first, 0, len(self.rank) + 1)
         for _ in levels(self.left, self.right, self.cell):
             pass  # which raises where they do not end
         if not (np.isfinite(self.mean).all() and (self.variance > 0.0).all()):

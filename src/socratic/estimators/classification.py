@@ -123,6 +123,13 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         n_classes = self.circuit_.n_classes
         if len(self.classes_) != n_classes or self.class_prior_.shape != (n_classes,):
             raise ValueError("its classes do not fit its circuit")
+        if not (self.class_prior_ >= 0.0).all() or not abs(self.class_prior_.sum() - 1.0) <= 1e-6:
+            raise ValueError(f"class_prior_ must hold probabilities; got {self.class_prior_}")
+        for profile in (getattr(self, f"{name}_", None) for name in PROFILES):
+            if profile is not None:
+                profile.check(self.circuit_)
+        if self.class_conformal_ is not None:
+            self.class_conformal_.check(n_classes)
         check_rate("dropout_", self.dropout_)
         if hasattr(self, "committee_") or hasattr(self, "forest_"):
             self._committee().check()

@@ -277,8 +277,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         _density("its density", self.density_)
-        if len(self.profile_.column_mean) != self.density_.circuit_.n_features:
-            raise ValueError("its profile does not fit its circuit")
+        self.profile_.check(self.density_.circuit_)
         for name in self.detector_.weights:
             check_choice("a score of its detector", name, GUARD_SCORES)
 

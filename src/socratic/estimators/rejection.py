@@ -67,7 +67,7 @@ class RejectingEstimator(SocraticEstimator):
         super()._check_fitted()
         self._rate()
         check_count("n_calibration_", self.n_calibration_, minimum=0)
-        if (self._conformal().n_folds > 1) != bool(self.folds_):
+        if self._conformal().n_folds != max(1, len(self.folds_)):
             raise ValueError("the scores of its calibration rows do not fit its folds")
 
     def _rate(self) -> float:

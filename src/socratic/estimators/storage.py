@@ -15,7 +15,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.circuit.storage import circuit_parts, restore
-from socratic.errors import check_choice
+from socratic.errors import check_choice, check_count
 from socratic.estimators.base import SocraticEstimator
 from socratic.estimators.classifier import CircuitClassifier
 from socratic.estimators.committee import Committee
@@ -54,6 +54,11 @@ ESTIMATORS: dict[str, type[SocraticEstimator]] = {
     )
 }
 """The estimators that can be in a file."""
+
+_TEXT, _TIMES, _NUMBERS = ("O", "U"), "mM", "biuf"
+"""Kinds of labels, as NumPy calls them: stored without a size, as numbers, and as they are."""
+_MOST_TEXT, _MOST_UNFOLDED = 2**24, 64
+"""Characters in an array of labels, and how many times as many as the labels have, whichever is more."""
 
 Tensors = Mapping[str, Tensor]
 State = tuple[Tensors, Any]
@@ -200,19 +205,34 @@ def _write_encoder(encoder: PixelEncoder) -> State:
 def _read_encoder(tensors: Tensors, state: Any, device: torch.device | str) -> PixelEncoder:
     height, width, channels = state["shape"]
     encoder = PixelEncoder(state["levels"], (height, width, channels), tensors["mean"], tensors["scale"])
+    encoder.check()
     return encoder.to(torch.device(device))
 
 
 def _write_classes(classes: np.ndarray) -> State:
-    return {}, {"labels": classes.tolist(), "kind": "O" if classes.dtype.kind == "O" else classes.dtype.str}
+    kind = classes.dtype.kind if classes.dtype.kind in _TEXT else classes.dtype.str
+    labels = classes.view(np.int64) if classes.dtype.kind in _TIMES else classes
+    return {}, {"labels": labels.tolist(), "kind": kind}
 
 
 def _read_classes(_: Tensors, state: Any, __: torch.device | str) -> np.ndarray:
-    return np.array(state["labels"], dtype=object if state["kind"] == "O" else np.dtype(state["kind"]))
+    labels, kind = state["labels"], np.dtype(state["kind"])
+    if state["kind"] not in _TEXT and (kind.kind not in _NUMBERS + _TIMES or kind.itemsize > 8):
+        raise ValueError(f"its classes are of the type {state['kind']!r}")
+    if kind.kind == "U":
+        # An array of text has room for the longest in each place.
+        longest = max(map(len, labels))
+        if len(labels) * longest > max(_MOST_TEXT, _MOST_UNFOLDED * sum(map(len, labels))):
+            raise ValueError(f"one of its {len(labels)} classes has a name of {longest} characters")
+    stored = np.array(labels, dtype=np.int64 if kind.kind in _TIMES else kind)
+    if stored.ndim != 1 or stored.tolist() != labels or len(set(labels)) < len(labels):
+        raise ValueError(f"its classes are no different values of the type {state['kind']!r}")
+    return stored.view(kind) if kind.kind in _TIMES else stored
 
 
 def _read_history(_: Tensors, state: Any, __: torch.device | str) -> History:
-    return History(tuple(Epoch(*row) for row in state["epochs"]), state["best"])
+    epochs = (Epoch(check_count("an epoch", number, 0), *map(float, losses)) for number, *losses in state["epochs"])
+    return History(tuple(epochs), state["best"])
 
 
 def _of_arrays(state: tuple[Mapping[str, np.ndarray], Any]) -> State:

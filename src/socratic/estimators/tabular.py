@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from socratic.errors import check_count
 from socratic.estimators.building import check_structure
 from socratic.estimators.choosing import Choice, choose_structure
 from socratic.estimators.crossing import assign_folds
@@ -20,7 +20,6 @@ from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_thresho
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.learning.settings import Rows
-from socratic.tables.column import Bend
 from socratic.tables.columns import Table, no_column
 from socratic.tables.inputs import check_columns, check_weights, encode_cells, known
 from socratic.tables.raw import RawTable
@@ -140,12 +139,12 @@ class TableEstimator(ExplainingEstimator):
         super()._check_fitted()
         columns = self.table_.columns
         names = getattr(self, "feature_names_in_", columns)
-        if not self.circuit_.n_features == len(columns) == len(names) == self.n_features_in_:
+        n_columns = check_count("n_features_in_", self.n_features_in_)
+        if not self.circuit_.n_features == len(columns) == len(names) == n_columns:
             raise ValueError("its columns do not fit its circuit")
-        for column in columns:
-            middle, width = column.bend or Bend(0.0, 1.0)
-            if not (math.isfinite(column.mean + middle) and 0.0 < min(column.scale, width) < math.inf):
-                raise ValueError(f"the column {column.name!r} has no scale")
+        for column, families in zip(columns, self.circuit_.column_families, strict=True):
+            if any(family.n_values != column.family.n_values for family in families):
+                raise ValueError(f"the leaves of {column.name!r} are not those of its circuit")
         if hasattr(self, "expected_"):
             self.expected_.check(len(columns))
         self._leaf_variance()

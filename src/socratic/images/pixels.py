@@ -58,6 +58,20 @@ class PixelEncoder:
         mean, scale = blocks.double().mean((0, 2, 4)), blocks.double().std((0, 2, 4))
         return replace(encoder, mean=mean.float(), scale=scale.clamp_min(_FLAT).float())
 
+    def check(self) -> None:
+        """Raise ``ValueError`` unless the parts that a model file gave fit together."""
+        height, width, channels = (check_count("a side of an image", size) for size in self.shape)
+        levels = check_count("levels", self.levels, minimum=0)
+        # Before it is a power of 2 that no memory holds.
+        if levels > min(height, width).bit_length() or height % 2**levels or width % 2**levels:
+            raise ValueError(f"{levels} levels of a wavelet do not fit images of {height} x {width} pixels")
+        expected = (channels, 2**levels, 2**levels)
+        for name, part in (("mean", self.mean), ("scale", self.scale)):
+            if part.shape != expected or part.dtype != torch.float32 or not bool(torch.isfinite(part).all()):
+                raise ValueError(f"{name} of pixels must hold finite numbers of the shape {expected}")
+        if not bool((self.scale > 0.0).all()):
+            raise ValueError("scale of pixels must be above 0")
+
     def to(self, device: torch.device) -> PixelEncoder:
         """The same on another device."""
         return replace(self, mean=self.mean.to(device), scale=self.scale.to(device))

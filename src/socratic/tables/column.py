@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from socratic.errors import check_number
 from socratic.families import Bernoulli, Family
 
 _MOST_TIED = 8
@@ -105,6 +106,36 @@ class Column:
         """Numbers (N,) in the units of the data, from standardised ones."""
         values = codes * self.scale + self.mean
         return values if self.bend is None else self.bend.back(values)
+
+    def check(self) -> None:
+        """Raise ``ValueError`` unless the parts that a model file gave fit together."""
+        what = f"the column {self.name!r}"
+        for name, kind, value in (("name", str, self.name), ("left_out", str, self.left_out or "")):
+            if not isinstance(value, kind):
+                raise ValueError(f"{name} of a column must be text; got {value!r}")
+        if not isinstance(self.constant, bool):
+            raise ValueError(f"constant of {what} must be true or false; got {self.constant!r}")
+        middle, width = self.bend or Bend(0.0, 1.0)
+        for name, value in (("mean", self.mean), ("middle", middle)):
+            check_number(f"{name} of {what}", value)
+        for name, value in (("scale", self.scale), ("width", width)):
+            if not check_number(f"{name} of {what}", value) > 0.0:
+                raise ValueError(f"{name} of {what} must be above 0; got {value!r}")
+        if self.unseen is not None and not 0.0 < check_number(f"unseen of {what}", self.unseen) < 1.0:
+            raise ValueError(f"unseen of {what} must be between 0 and 1; got {self.unseen!r}")
+        self._check_values(what)
+
+    def _check_values(self, what: str) -> None:
+        known, room = self.categories, self.family.n_values or 0
+        coded = self.family.unordered or isinstance(self.family, Bernoulli)
+        if (known is None and self.family.unordered) or (known is not None and not (coded and 0 < len(known) <= room)):
+            raise ValueError(f"the values of {what} do not fit its {self.family.name} leaves")
+        if not all(isinstance(value, (bool, int, float, str)) for value in known or ()):
+            raise ValueError(f"the values of {what} must be text or numbers")
+        if self.counts is not None and len(self.counts) != len(self.categories or ()):
+            raise ValueError(f"{what} counts {len(self.counts)} values and has {len(self.categories or ())}")
+        for count in self.counts or ():
+            check_number(f"a count of {what}", count, minimum=0.0)
 
     @property
     def kind(self) -> str:

@@ -170,24 +170,13 @@ class Table:
         """Rebuild a table from :meth:`to_list`."""
         columns = []
         for item in data:
-            categories = item.get("categories")
-            categories = None if categories is None else tuple(categories)
-            family = family_from_dict(item["family"] if "family" in item else _family_before(item))
-            counts, bend = item.get("counts"), item.get("bend")
-            columns.append(
-                Column(
-                    item["name"],
-                    family,
-                    categories,
-                    item["mean"],
-                    item["scale"],
-                    item.get("constant", False),
-                    None if counts is None else tuple(counts),
-                    item.get("unseen"),
-                    item.get("left_out"),
-                    None if bend is None else Bend(*bend),
-                )
-            )
+            made = {
+                name: None if item[name] is None else tuple(item[name]) for name in ("categories", "counts", "bend")
+            }
+            bend = None if made["bend"] is None else Bend(*made["bend"])
+            column = Column(**{**item, **made, "bend": bend, "family": family_from_dict(item["family"])})
+            column.check()
+            columns.append(column)
         return cls(tuple(columns))
 
 
@@ -271,16 +260,6 @@ def _strange(column: Column) -> float:
 def _outside(family: Family, values: np.ndarray) -> np.ndarray:
     """Which numbers (N,) the family has no leaf for."""
     return family.invalid(torch.tensor(values)).numpy()
-
-
-def _family_before(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The family of a column in files written before columns stored theirs."""
-    settings = {}
-    if item["kind"] == "categorical":
-        settings["n_categories"] = len(item["categories"])
-    elif item["kind"] == "binomial":
-        settings["n_trials"] = item["n_trials"]
-    return {"family": item["kind"], **settings}
 
 
 def _numbers(values: np.ndarray | Coded, name: str) -> np.ndarray:

@@ -16,6 +16,8 @@ ROUNDED_TO = 2.0**-_DIGITS
 """What they are multiples of."""
 _MOST_UNSEEN = 0.5
 """Probability of values that were not seen, at most."""
+_ROUNDING = 1e-12
+"""Numbers that differ by this share of themselves are the same, rounded otherwise."""
 SAME = 1e-6
 """A constant that differs by this share of itself was rounded otherwise."""
 _LEAST_GAIN, _LEAST_TOTAL = 0.1, 5.0
@@ -36,21 +38,42 @@ def scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
         relative = weight[seen] / weight[seen].mean()
         counts = np.bincount(values[seen].astype(np.int64), relative, minlength=len(column.categories))
     column = with_counts(column, counts, float(seen.sum()))
-    scaling = column.family.scaling
-    if scaling == "none":
+    if column.family.scaling == "none":
         return column
+    # Squares of numbers far from 1 are no floats. By a power of 2 nothing is rounded.
+    numbers = values[seen]
+    largest = float(np.abs(numbers).max())
+    _, exponent = math.frexp(largest)
+    found = _scaled(column, np.ldexp(numbers, -exponent), weight[seen])
+    try:
+        if found.bend is not None:  # mean and scale are those of bent numbers, which have no unit
+            return replace(found, bend=Bend(*(math.ldexp(value, exponent) for value in found.bend)))
+        mean, scale = (math.ldexp(value, exponent) for value in (found.mean, found.scale))
+    except OverflowError:
+        mean = scale = math.inf
+    if not found.scale:
+        scale = max(1.0, _ROUNDING * largest) if found.constant else 1.0
+    if not (math.isfinite(mean) and 0.0 < scale < math.inf):
+        raise ValueError(
+            f"column {column.name!r} holds numbers of up to {largest:g}, whose mean or spread is no float; give them "
+            "in another unit"
+        )
+    return replace(found, mean=mean, scale=scale)
+
+
+def _scaled(column: Column, values: np.ndarray, weight: np.ndarray) -> Column:
+    """The same of numbers (N,) between -1 and 1; the scale of those that are all the same is 0."""
+    scaling = column.family.scaling
     if scaling == "range":
-        lowest, highest = float(values[seen].min()), float(values[seen].max())
-        return replace(column, mean=lowest, scale=highest - lowest if highest > lowest else 1.0)
-    mean = float(np.average(values[seen], weights=weight[seen]))
+        lowest, highest = float(values.min()), float(values.max())
+        return replace(column, mean=lowest, scale=highest - lowest)
     if scaling == "scale":
-        return replace(column, scale=mean if mean > 0.0 else 1.0)
-    numbers, weight = values[seen], weight[seen]
-    bend = _bend(numbers, weight)
-    numbers = numbers if bend is None else bend.forth(numbers)
-    mean, scale = _middle(numbers, weight)
-    constant = _is_constant(scale, numbers)
-    return replace(column, mean=mean, scale=1.0 if constant else scale, constant=constant, bend=bend)
+        return replace(column, scale=max(0.0, float(np.average(values, weights=weight))))
+    bend = _bend(values, weight)
+    values = values if bend is None else bend.forth(values)
+    mean, scale = _middle(values, weight)
+    constant = _is_constant(scale, values)
+    return replace(column, mean=mean, scale=0.0 if constant else scale, constant=constant, bend=bend)
 
 
 def _bend(values: np.ndarray, weight: np.ndarray) -> Bend | None:
@@ -89,7 +112,7 @@ def _between_tails(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def _is_constant(deviation: float, values: np.ndarray) -> bool:
     """Whether numbers (N,) of this deviation are all the same, however they were rounded."""
-    return deviation <= 1e-12 * float(np.abs(values).max())
+    return deviation <= _ROUNDING * float(np.abs(values).max())
 
 
 def _quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -> np.ndarray:

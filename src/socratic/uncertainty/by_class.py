@@ -114,8 +114,15 @@ class ClassConformal:
             name, part = key.split(".")
             parts.setdefault(name, {})[part] = array
         found = {name: Conformal.from_arrays(some) for name, some in parts.items()}
+        if not found:
+            raise ValueError("there must be scores of a class")
         others = found.pop(_ALL, None)
         return cls({int(name): each for name, each in sorted(found.items())}, others)
+
+    def check(self, n_classes: int) -> None:
+        """Raise ``ValueError`` unless it is for so many classes."""
+        if not set(self.classes) <= set(range(n_classes)) or (self.others is None and len(self.classes) < n_classes):
+            raise ValueError(f"its scores by class do not fit {n_classes} classes")
 
     def _each(self) -> list[Conformal]:
         return [*self.classes.values(), *([] if self.others is None else [self.others])]

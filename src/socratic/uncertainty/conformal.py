@@ -135,8 +135,10 @@ class Conformal:
         folds, own = arrays.get("folds", np.zeros(len(scores), dtype=np.int64)), arrays.get("own", scores)
         if (np.diff(scores) < 0.0).any() or folds.shape != scores.shape or own.shape != scores.shape:
             raise ValueError("scores must ascend, and each must have a fold and a score by its model")
-        if folds.dtype.kind not in "iu" or (folds < -1).any():
+        if folds.dtype.kind not in "iu" or (folds < -1).any() or (folds >= max(len(folds), 1)).any():
             raise ValueError("folds must be numbers of folds, or -1")
+        if own.dtype.kind != "f" or np.isnan(own).any():
+            raise ValueError("the scores by the model of each fold must be numbers")
         return cls(scores, weights, folds, own)
 
     @property

@@ -141,6 +141,15 @@ class Profile:
             distance = np.einsum("nq,qp,np->n", deviation, self.precision, deviation, optimize=True)
         return np.where(impossible | np.isnan(distance), np.inf, 0.5 * distance)
 
+    def check(self, circuit: Circuit | Graph) -> None:
+        """Raise ``ValueError`` unless it is of the regions of this circuit."""
+        empty = np.empty((0, circuit.n_features))
+        n_regions = len(region_log_likelihood(circuit, empty, min_columns=self.min_columns).scopes)
+        n_groups = circuit.n_classes if self.by_class else 1
+        found = self.column_mean.shape, self.excess.shape, self.precision.shape
+        if found != ((circuit.n_features,), (n_groups, n_regions), (n_regions, n_regions)):
+            raise ValueError("its profile does not fit its circuit")
+
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the profile from."""
         arrays = {"column_mean": self.column_mean, "excess": self.excess, "precision": self.precision}
@@ -150,9 +159,6 @@ class Profile:
     def from_state(cls, arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Profile:
         """Rebuild the profile of :meth:`to_state`."""
         try:
-            n_regions = arrays["excess"].shape[1]
-            if arrays["precision"].shape != (n_regions, n_regions) or arrays["column_mean"].ndim != 1:
-                raise ValueError("its arrays do not fit together")
             min_columns = check_count("min_columns", config["min_columns"])
             return cls(min_columns, bool(config["by_class"]), **dict(arrays))
         except (IndexError, KeyError, TypeError, ValueError) as error:

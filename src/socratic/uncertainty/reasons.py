@@ -170,6 +170,8 @@ class FamiliarSurprises:
         surprise, weights = arrays["surprise"], arrays["weights"]
         if surprise.ndim != 2 or surprise.shape[:1] != weights.shape:
             raise ValueError(f"{len(weights)} weights do not fit surprises of the shape {surprise.shape}")
+        if surprise.dtype != np.float32 or not (np.isfinite(weights) & (weights >= 0.0)).all():
+            raise ValueError("weights of familiar rows must be finite and at least 0, and surprises of float32")
         return cls(surprise, weights)
 
 

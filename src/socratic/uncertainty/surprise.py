@@ -70,8 +70,12 @@ class Surprise:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Surprise:
         """Rebuild what :meth:`to_arrays` gave."""
-        top, slope = arrays["tail"].tolist()
-        return cls(arrays["knots"], arrays["values"], top, slope)
+        knots, values, tail = arrays["knots"], arrays["values"], arrays["tail"]
+        if knots.ndim != 1 or knots.shape != values.shape or tail.shape != (2,):
+            raise ValueError(f"{len(values)} surprises do not fit {len(knots)} scores")
+        if not all(np.isfinite(part).all() for part in (knots, values, tail)) or (np.diff(knots) <= 0.0).any():
+            raise ValueError("surprises must be finite, and their scores must ascend")
+        return cls(knots, values, *tail.tolist())
 
 
 def _finite(scores: np.ndarray) -> np.ndarray:
