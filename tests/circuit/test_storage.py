@@ -33,7 +33,8 @@ def rewrite(path: Path, header: dict[str, Any] | str, tensors: dict[str, torch.T
     """Write a model file anew with another header or other tensors, and the digest of these."""
     tensors = load_file(path) if tensors is None else tensors
     if isinstance(header, dict):
-        header = json.dumps({**header, "digest": digest_of(*map(header.get, ("format", "version", "config")), tensors)})
+        kind, version, config = (header.get(name) for name in ("format", "version", "config"))
+        header = json.dumps({**header, "digest": digest_of(str(kind), version, config, tensors)})
     save_file(tensors, path, metadata={"socratic": header})
 
 

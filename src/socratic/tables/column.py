@@ -110,9 +110,8 @@ class Column:
     def check(self) -> None:
         """Raise ``ValueError`` unless the parts that a model file gave fit together."""
         what = f"the column {self.name!r}"
-        for name, kind, value in (("name", str, self.name), ("left_out", str, self.left_out or "")):
-            if not isinstance(value, kind):
-                raise ValueError(f"{name} of a column must be text; got {value!r}")
+        if not isinstance(self.name, str) or not isinstance(self.left_out, str | None):
+            raise ValueError(f"{what} must have text as its name, and as why it is left out; got {self.left_out!r}")
         if not isinstance(self.constant, bool):
             raise ValueError(f"constant of {what} must be true or false; got {self.constant!r}")
         middle, width = self.bend or Bend(0.0, 1.0)
