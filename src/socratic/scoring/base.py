@@ -16,7 +16,7 @@ from torch import Tensor
 from socratic.errors import DataFileError
 from socratic.estimators.tabular import TableEstimator
 from socratic.images.folders import read_images
-from socratic.loading import load
+from socratic.loading import load_bytes
 from socratic.tables.batches import import_pyarrow, raw_batch
 from socratic.tables.columns import Unknown
 from socratic.uncertainty.reasons import Reasons
@@ -253,7 +253,4 @@ def encode_batch(model: TableEstimator, batch: Any, start: int, unknown: dict[st
 
 def _restored(kind: type[Scorer], content: bytes, device: str, settings: dict[str, Any]) -> Scorer:
     """A scorer of the model in the content of a model file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        path.write_bytes(content)
-        return kind(load(path, device=device), **settings)
+    return kind(load_bytes(content, "a model that was sent", device=device), **settings)
