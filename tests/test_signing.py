@@ -110,6 +110,14 @@ def test_the_command_signs(path: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert f"wrote {key}, which you keep to yourself, and {key}.pub, for others" in out
     assert f"signed {path}" in out
     socratic.load(path, trusted=f"{key}.pub")
+    signing.new_key(tmp_path / "other")
+    other, table = tmp_path / "other.pub", tmp_path / "rows.csv"
+    table.write_text("x\n1\n")
+    for command in (["predict", path, table, "-o", tmp_path / "out.csv"], ["serve", path]):
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, command), "--trusted", str(other)])
+        assert end.value.code == 2
+        assert f"is not signed with the key in {other}" in capsys.readouterr().err
     for arguments in ((), (path,), ("--key", key), ("--new-key", key), (tmp_path / "none", "--key", key)):
         assert run(*arguments) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from socratic.cli.options import Device, Explain, Harmless, Jobs, Prefix, Probabilities, Quiet, Resize
+from socratic.cli.options import Device, Explain, Harmless, Jobs, Prefix, Probabilities, Quiet, Resize, Trusted
 
 
 def predict(
@@ -30,6 +30,7 @@ def predict(
     explain: Explain = None,
     harmless: Harmless = False,
     resize: Resize = False,
+    trusted: Trusted = None,
     jobs: Jobs = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -63,7 +64,7 @@ def predict(
     from socratic.tables.writing import open_sink
 
     with waiting("reading the model", quiet):
-        scorer = load_scorer(model, device, jobs, resize=resize)
+        scorer = load_scorer(model, device, jobs, resize=resize, trusted=trusted)
     check_columns(scorer, source)
     with library_errors():
         columns = scorer.chosen(Columns(prefix, probabilities, explain))

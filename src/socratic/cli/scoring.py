@@ -37,11 +37,13 @@ def load_any(path: Path, device: str = "auto", jobs: int | None = None, trusted:
         raise UserError(f"{error} of socratic.load; commands take models that stand alone") from error
 
 
-def load_scorer(path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False) -> Scorer:
+def load_scorer(
+    path: Path, device: str = "auto", jobs: int | None = None, *, resize: bool = False, trusted: Path | None = None
+) -> Scorer:
     """Read a model file, to apply the model to tables or images; ``resize`` is for images alone."""
     from socratic.scoring import OfImages, scorer_of
 
-    model = load_any(path, device, jobs)
+    model = load_any(path, device, jobs, trusted)
     try:
         scorer = scorer_of(model)
     except ValueError:
