@@ -12,6 +12,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from socratic.circuit.circuit import Circuit
 from socratic.estimators.choosing import choose_structure
 from socratic.estimators.crossing import familiar_surprises, fit_folds
 from socratic.estimators.density import DensityBase
@@ -20,7 +21,7 @@ from socratic.estimators.learned import KERNELS
 from socratic.estimators.preparation import Parts, Prepared
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.families import LeafName
-from socratic.learning.structure import least_typical, sampled_kernels
+from socratic.learning.structure import divided_kernels, least_typical
 from socratic.tables.columns import fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
@@ -40,8 +41,9 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         The value of ``score_samples`` below which rows are outliers.
     conformal_ : Conformal
         The scores of the calibration rows.
-    samples_ : tuple of Circuit
-        With ``training_outliers``: kernels of small samples, whose mean log-likelihood rows are judged by.
+    divided_ : Circuit or None
+        With kernels: those of parts of the rows, a root each, whose mean log-likelihood rows are judged by. Outliers
+        among the training rows count for little in it.
     folds_ : tuple of CircuitOutlierDetector
         With few rows: models that were each trained without a part of them, which they are compared with.
     calibrated_ : bool
@@ -67,7 +69,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     """
 
     conformal_: Conformal
-    samples_: tuple[Any, ...] = ()
+    divided_: Circuit | None = None
 
     def __init__(
         self,
@@ -241,19 +243,19 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
 
     def _fit_density(self, parts: Parts, rng: np.random.Generator) -> None:
         super()._fit_density(parts, rng)
-        self.samples_ = ()
-        if self.training_outliers > 0.0:
+        self.divided_ = None
+        if self._structure() == KERNELS:
             train, seed = parts.train, int(rng.integers(2**31 - 1))
             x, weight = train.x.double().numpy(), train.weight.double().numpy()
-            samples = sampled_kernels(x, self.table_.families, weight, seed=seed)
-            self.samples_ = tuple(circuit.to(self.circuit_.device, self.circuit_.dtype) for circuit in samples)
+            circuit = divided_kernels(x, self.table_.families, weight, seed=seed)
+            self.divided_ = circuit.to(self.circuit_.device, self.circuit_.dtype)
 
     @torch.no_grad()
     def _log_joint_judged(self, x: Tensor) -> Tensor:
-        """The log-likelihood (n, 1) that rows are judged by: the mean over small samples, where there are some."""
-        if not self.samples_:
+        """The log-likelihood (n, 1) that rows are judged by: the mean over parts of the rows, where there are some."""
+        if self.divided_ is None:
             return self._log_joint(x)
-        return torch.stack([circuit.log_likelihood(known(x)) for circuit in self.samples_]).mean(0)
+        return self.divided_.log_likelihood(known(x)).mean(1, keepdim=True)
 
     def _unusualness(self, x: Tensor) -> np.ndarray:
         """How unusual rows (n, V) are, as the circuit reads them: (K, n), by each fold or by the one model there is."""

@@ -302,8 +302,8 @@ _REJECTION = {
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),
     "training_outliers": Parameter(
         "float",
-        "Share of the training rows that may not be familiar at all. Above 0, the share that looks least like the "
-        "others is left out, and rows are judged by many small samples of the rest, which outliers cannot bend.",
+        "Share of the training rows that are known not to be familiar. Above 0, the share that looks least like the "
+        "others is left out, of calibration, too. With kernels outliers in training count for little anyway.",
         check_rate,
     ),
     "calibration_fraction": Parameter(

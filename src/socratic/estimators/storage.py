@@ -164,16 +164,6 @@ def _read_circuit(tensors: Tensors, state: Any) -> Circuit | Graph:
     return restore(state["kind"], state["config"], tensors)
 
 
-def _write_circuits(circuits: Sequence[Any]) -> State:
-    written = [_write_circuit(circuit) for circuit in circuits]
-    tensors = {f"{n}/{key}": tensor for n, (some, _) in enumerate(written) for key, tensor in some.items()}
-    return tensors, [state for _, state in written]
-
-
-def _read_circuits(tensors: Tensors, states: Any, device: torch.device | str) -> tuple[Circuit | Graph, ...]:
-    return tuple(_read_circuit(_below(tensors, f"{n}/"), state).to(device) for n, state in enumerate(states))
-
-
 def _write_committee(committee: Committee) -> State:
     tensors: dict[str, Tensor] = {}
     states = []
@@ -273,7 +263,10 @@ PARTS: dict[str, Part] = {
         lambda forest: _of_arrays(forest.parts()), lambda tensors, state, _: Forest.from_parts(_arrays(tensors), state)
     ),
     "folds_": Part(_write_folds, _read_folds),
-    "samples_": Part(_write_circuits, _read_circuits),
+    "divided_": Part(
+        lambda circuit: ({}, None) if circuit is None else _write_circuit(circuit),
+        lambda tensors, state, device: None if state is None else _read_circuit(tensors, state).to(device),
+    ),
     "committee_": Part(_write_committee, _read_committee),
     "weight_posterior_": Part(
         lambda posterior: posterior.parts(),

@@ -59,15 +59,14 @@ class _Judge:
 
     def __init__(self, model: CircuitOutlierDetector) -> None:
         self.reading = Reading(model)
-        self.likelihoods = [Likelihood(circuit) for circuit in model.samples_ or (model.circuit_,)]
+        self.likelihood = Likelihood(model.divided_ or model.circuit_)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Unusualness (N,) of encoded rows (N, V)."""
         comparison = self.reading.comparison
         copies = x if comparison is None else comparison.copies(x)
         rows = self.reading(copies)
-        judged = torch.stack([likelihood(rows) for likelihood in self.likelihoods]).mean(0).squeeze(1).double()
-        score = self.reading.log_volume(copies) - judged
+        score = self.reading.log_volume(copies) - self.likelihood(rows).mean(1).double()
         return score if comparison is None else comparison({"log_likelihood": score}, copies)["log_likelihood"]
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from socratic.circuit.circuit import Circuit
 from socratic.families import Bernoulli, Categorical, Gaussian
-from socratic.learning.structure import kernel_circuit
+from socratic.learning.structure import divided_kernels, kernel_circuit
 
 FAMILIES = [Gaussian(), Categorical(3), Bernoulli()]
 
@@ -77,3 +78,33 @@ def test_copies_and_columns_without_values() -> None:
     x = np.column_stack([np.zeros(30), np.full(30, np.nan)])
     circuit = kernel_circuit(x, np.zeros(30, dtype=int), [Gaussian()] * 2, 1)
     assert np.isfinite(circuit.log_likelihood(torch.as_tensor([[0.0, 1.0]])).detach().numpy()).all()
+
+
+def test_parts_are_densities_of_their_own_rows() -> None:
+    x, _ = table()
+    circuit = divided_kernels(x, FAMILIES)
+    (root,) = circuit.root_branches()
+    shares = torch.exp(torch.log_softmax(root.logits[0], 1))
+    assert shares.shape == (2, 60)
+    assert ((shares > 0).sum(0) == 1).all()
+    assert (shares > 0).sum(1).tolist() == [30, 30]
+
+
+def test_a_clump_counts_for_little_in_parts() -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(285, 3)), rng.normal(5.0, 0.05, size=(15, 3))])
+    whole = kernel_circuit(x, np.zeros(300, dtype=int), [Gaussian()] * 3, 1)
+    parts = divided_kernels(x, [Gaussian()] * 3)
+
+    def likelihood(circuit: Circuit) -> np.ndarray:
+        return circuit.log_likelihood(torch.as_tensor(x)).detach().numpy().mean(1)
+
+    assert np.median(likelihood(whole)[285:]) > np.median(likelihood(whole)[:285])
+    assert likelihood(parts)[285:].max() < np.quantile(likelihood(parts)[:285], 0.05)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_parts_of_hardly_any_rows(n: int) -> None:
+    x = np.arange(2.0 * n).reshape(n, 2)
+    circuit = divided_kernels(x, [Gaussian()] * 2)
+    assert np.isfinite(circuit.log_likelihood(torch.as_tensor(x)).detach().numpy()).all()

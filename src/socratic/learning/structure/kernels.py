@@ -29,8 +29,12 @@ _NARROWEST = 0.02
 """In deviations of a column: copies of a row have no gap between them."""
 _MOST_JUDGED = 250
 """Rows that decide on widths, at most."""
-_SAMPLE, _N_SAMPLES = 32, 40
-"""Rows of a small sample, and how many samples there are."""
+_SAMPLE, _N_SAMPLES = 16, 30
+"""Rows of a small sample, at most, and how many samples there are."""
+_SHARE_OF_ROWS, _FEWEST_SAMPLED = 4, 8
+"""Of few rows a sample holds one in so many, so that samples differ; but no fewer than this."""
+N_PARTS = 2
+"""Parts that rows are divided into, so that what a row makes likely is said of it by others."""
 _COLUMN_WIDTH = 0.3
 """Width of the kernels of a single column, in its deviations."""
 _FARTHEST = 30.0
@@ -45,7 +49,7 @@ def kernel_circuit(
     weight: np.ndarray | None = None,
     *,
     most: int = MOST_KERNELS,
-    even: bool = False,
+    apart: bool = False,
     seed: int = 0,
 ) -> Circuit:
     """A circuit of kernels: for each class, the mean of the kernels of its rows.
@@ -63,8 +67,9 @@ def kernel_circuit(
         Of the rows, 1 by default.
     most : int
         Kernels at most; of every class one at least.
-    even : bool
-        Whether all kernels are equally wide: of few rows the gaps say little.
+    apart : bool
+        Whether every class is a table of its own: its kernels are as wide as its own gaps ask for, and equally wide,
+        since of few rows the gaps say little. The classes are of the same size then, and in order.
     seed : int
         Decides which rows become kernels, if there are more.
 
@@ -88,7 +93,7 @@ def kernel_circuit(
     own = label.unsqueeze(0) == torch.arange(n_classes).unsqueeze(1)
     with torch.no_grad():
         root.logits.copy_(torch.where(own, log_weight, -torch.inf).unsqueeze(0))
-        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, even, rng)
+        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, label if apart else None, rng)
     return circuit
 
 
@@ -103,11 +108,15 @@ def _some_rows(y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray
     return np.sort(np.concatenate(kept))
 
 
-def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, even: bool, rng: np.random.Generator) -> None:
-    """Set the leaves to kernels around ``centres`` (K, V), by which rows are most likely without their own kernel."""
-    gaps = _gaps(circuit, centres)
-    if even:
-        gaps = torch.exp(torch.log(gaps).mean()).expand_as(gaps)
+def _choose_widths(
+    circuit: Circuit, x: Tensor, centres: Tensor, tables: Tensor | None, rng: np.random.Generator
+) -> None:
+    """Set the leaves to kernels around ``centres`` (K, V), by which rows are most likely without their own kernel.
+
+    ``tables`` (K,) numbers those that have nothing to do with each other, if there are several: all of the same size,
+    in order.
+    """
+    gaps = _gaps(circuit, centres) if tables is None else _even_gaps(circuit, centres, int(tables[-1]) + 1)
     judged = torch.as_tensor(np.sort(rng.permutation(len(centres))[:_MOST_JUDGED]))
     (root,) = circuit.root_branches()
     log_weights = torch.logsumexp(root.logits[0], 0).unsqueeze(1)  # (K, 1): whatever the class
@@ -117,6 +126,8 @@ def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, even: bool, rng
         _set_leaves(circuit, x, centres, factor * gaps, blur)
         terms = circuit.leaves.log_density(centres[judged])[0] + log_weights  # (K, J)
         terms[own] = -torch.inf
+        if tables is not None:
+            terms[tables.unsqueeze(1) != tables[judged]] = -torch.inf
         found = torch.logsumexp(terms, 0).clamp_min(-_FARTHEST * x.shape[1])
         return float(found.mean())
 
@@ -133,6 +144,28 @@ def _gaps(circuit: Circuit, centres: Tensor) -> Tensor:
     """How far each centre (K, V) is from one of its neighbours, per column: (K,)."""
     from sklearn.neighbors import NearestNeighbors
 
+    points = _points(circuit, centres).numpy()
+    neighbour = min(_NEIGHBOUR, len(points) - 1)
+    if neighbour < 1:
+        return torch.ones(len(points), dtype=torch.float64)
+    distances, _ = NearestNeighbors(n_neighbors=neighbour + 1).fit(points).kneighbors(points)
+    return torch.as_tensor(distances[:, -1] / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
+
+
+def _even_gaps(circuit: Circuit, centres: Tensor, n_tables: int) -> Tensor:
+    """The geometric mean (K,) of the gaps of each of some tables of the same size, which follow one another."""
+    points = _points(circuit, centres).unflatten(0, (n_tables, -1))
+    size = points.shape[1]
+    neighbour = min(_NEIGHBOUR, size - 1)
+    if neighbour < 1:
+        return torch.ones(len(centres), dtype=torch.float64)
+    distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").sort(2).values[:, :, neighbour]
+    gaps = (distances / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
+    return torch.exp(torch.log(gaps).mean(1)).repeat_interleave(size)
+
+
+def _points(circuit: Circuit, centres: Tensor) -> Tensor:
+    """Points (K, P) that are as far apart as the centres (K, V) are."""
     parts = []
     for group in circuit.leaves.leaf_groups():
         values = centres[:, group.variables]
@@ -142,12 +175,7 @@ def _gaps(circuit: Circuit, centres: Tensor) -> Tensor:
             parts.append((hot * ~values.isnan().unsqueeze(-1)).flatten(1) * 0.5**0.5)
         else:
             parts.append(values.nan_to_num(0.0))
-    points = torch.cat(parts, 1).numpy()
-    neighbour = min(_NEIGHBOUR, len(points) - 1)
-    if neighbour < 1:
-        return torch.ones(len(points), dtype=torch.float64)
-    distances, _ = NearestNeighbors(n_neighbors=neighbour + 1).fit(points).kneighbors(points)
-    return torch.as_tensor(distances[:, -1] / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
+    return torch.cat(parts, 1)
 
 
 def _set_leaves(circuit: Circuit, x: Tensor, centres: Tensor, widths: Tensor, blur: float) -> None:
@@ -176,23 +204,59 @@ def _categories(group: LeafGroup, x: Tensor, own: Tensor, blur: float) -> dict[s
     return family.from_expectations(found.mT, torch.zeros(len(own), dtype=torch.float64))
 
 
-def sampled_kernels(
+def divided_kernels(
     x: np.ndarray, families: Sequence[Family], weight: np.ndarray | None = None, *, seed: int = 0
-) -> list[Circuit]:
-    """Kernels of several small random samples of rows (N, V), each a circuit of one class.
+) -> Circuit:
+    """Kernels of rows (N, V) that outliers among them do not bend: a root for each of some parts of the rows.
+
+    The mean log-likelihood under the roots says how familiar a row is. A row is its own kernel in one part alone. And
+    kernels count for less where rows are much more likely by the other parts than by small samples, in which outliers
+    are few and hardly ever two that are alike: a clump of outliers makes itself likely, but no small sample does.
+
+    Parameters
+    ----------
+    x : ndarray (N, V)
+        As in :func:`kernel_circuit`.
+    families : sequence of Family
+    weight : ndarray (N,), optional
+    seed : int
+        Decides which rows are in which part, and in small samples.
+
+    Returns
+    -------
+    Circuit
+        In float64, with :data:`N_PARTS` roots, or one of a single row.
+    """
+    rng = np.random.default_rng(seed)
+    weight = np.ones(len(x)) if weight is None else weight
+    places = _some_rows(np.zeros(len(x), dtype=np.int64), MOST_KERNELS, rng)
+    x, weight = x[places], weight[places]
+    n_parts = min(N_PARTS, len(x))
+    part = rng.permutation(len(x)) % n_parts
+    circuit = kernel_circuit(x, part, families, n_parts, weight, seed=seed)
+    if n_parts == 1:
+        return circuit
+    likelihood = _log_likelihood(circuit, x)
+    by_others = (likelihood.sum(1) - likelihood[np.arange(len(x)), part]) / (n_parts - 1)
+    excess = _log_likelihood(sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
+    (root,) = circuit.root_branches()
+    with torch.no_grad():
+        root.logits += torch.as_tensor(np.minimum(excess - np.median(excess), 0.0))
+    return circuit
+
+
+def sampled_kernels(x: np.ndarray, families: Sequence[Family], weight: np.ndarray, *, seed: int = 0) -> Circuit:
+    """Kernels of several small random samples of rows (N, V): a circuit with a root for each sample.
 
     Few outliers are in a sample, and hardly ever two that are alike: the mean log-likelihood under all samples stays
     low for rows that only their own kind, or their own kernel, would make likely.
     """
-    weight = np.ones(len(x)) if weight is None else weight
     rng = np.random.default_rng(seed)
-    size, chances = min(_SAMPLE, int((weight > 0).sum())), weight / weight.sum()
-    found = []
-    for number in range(_N_SAMPLES):
-        rows = np.sort(rng.choice(len(x), size, replace=False, p=chances))
-        one_class = np.zeros(size, dtype=np.int64)
-        found.append(kernel_circuit(x[rows], one_class, families, 1, even=True, seed=seed + number))
-    return found
+    n_rows = int((weight > 0).sum())
+    size = min(_SAMPLE, max(_FEWEST_SAMPLED, n_rows // _SHARE_OF_ROWS), n_rows)
+    chances = weight / weight.sum()
+    rows = np.concatenate([rng.choice(len(x), size, replace=False, p=chances) for _ in range(_N_SAMPLES)])
+    return kernel_circuit(x[rows], np.repeat(np.arange(_N_SAMPLES), size), families, _N_SAMPLES, apart=True, seed=seed)
 
 
 def least_typical(
@@ -206,8 +270,7 @@ def least_typical(
     alone = _rarity_of_columns(x, families)
     typical = np.ones(len(x), dtype=bool)
     for round_ in range(2):
-        circuits = sampled_kernels(x, families, weight * typical, seed=seed + round_)
-        together = -np.mean([_log_likelihood(circuit, x) for circuit in circuits], 0)
+        together = -_log_likelihood(sampled_kernels(x, families, weight * typical, seed=seed + round_), x).mean(1)
         order = np.argsort(_ranks(together) + _ranks(alone), kind="stable")
         typical = np.zeros(len(x), dtype=bool)
         typical[order[np.cumsum(weight[order]) <= (1.0 - share) * weight.sum() + 1e-9]] = True
@@ -215,8 +278,9 @@ def least_typical(
 
 
 def _log_likelihood(circuit: Circuit, x: np.ndarray) -> np.ndarray:
+    """Of rows (N, V) under each root: (N, C)."""
     with torch.no_grad():
-        return circuit.log_likelihood(torch.as_tensor(x))[:, 0].numpy()
+        return circuit.log_likelihood(torch.as_tensor(x)).numpy()
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
