@@ -49,10 +49,12 @@ def stored(path: Path, seed: int) -> Rows:
     return subset(data["X"], data["y"], _MOST_ROWS, seed)
 
 
-def scores(train: np.ndarray, test: np.ndarray | None, seed: int) -> Iterator[np.ndarray]:
+def scores(
+    circuit: CircuitOutlierDetector, train: np.ndarray, test: np.ndarray | None, seed: int
+) -> Iterator[np.ndarray]:
     """How unusual each method finds the rows to score: (M,), those it learned from by default."""
     asked = train if test is None else test
-    yield -CircuitOutlierDetector(random_state=seed).fit(train).score_samples(asked)
+    yield -circuit.fit(train).score_samples(asked)
     yield -CircuitDensity(structure="kernels", random_state=seed).fit(train).score_samples(asked)
     yield BASELINES["isolation forest"](train, test, seed)
     yield BASELINES["nearest neighbours"](train, test, seed)
@@ -65,9 +67,10 @@ def figures(rows: np.ndarray, outlier: np.ndarray, seed: int) -> list[float]:
     train, new = normal[:n_train], normal[n_train:]
     test = np.concatenate([new, rows[outlier]])
     unknown = np.arange(len(test)) >= len(new)
-    found = [auroc(each[~outlier], each[outlier]) for each in scores(rows, None, seed)]
-    found += [auroc(each[~unknown], each[unknown]) for each in scores(train, test, seed)]
-    found.append(float((CircuitOutlierDetector(random_state=seed).fit(train).predict(new) < 0).mean()))
+    circuit = CircuitOutlierDetector(random_state=seed)
+    found = [auroc(each[~outlier], each[outlier]) for each in scores(circuit, rows, None, seed)]
+    found += [auroc(each[~unknown], each[unknown]) for each in scores(circuit, train, test, seed)]
+    found.append(float((circuit.predict(new) < 0).mean()))
     return [100.0 * value for value in found]
 
 

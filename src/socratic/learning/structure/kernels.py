@@ -33,8 +33,10 @@ _SAMPLE, _N_SAMPLES = 16, 30
 """Rows of a small sample, at most, and how many samples there are."""
 _SHARE_OF_ROWS, _FEWEST_SAMPLED = 4, 8
 """Of few rows a sample holds one in so many, so that samples differ; but no fewer than this."""
-N_PARTS = 2
-"""Parts that rows are divided into, so that what a row makes likely is said of it by others."""
+_FEW = 50
+"""Rows up to which all kernels of a table are equally wide."""
+_PART = 600
+"""Rows of a part, at most: in a part of few rows there are few outliers that are alike."""
 _COLUMN_WIDTH = 0.3
 """Width of the kernels of a single column, in its deviations."""
 _FARTHEST = 30.0
@@ -68,8 +70,7 @@ def kernel_circuit(
     most : int
         Kernels at most; of every class one at least.
     apart : bool
-        Whether every class is a table of its own: its kernels are as wide as its own gaps ask for, and equally wide,
-        since of few rows the gaps say little. The classes are of the same size then, and in order.
+        Whether every class is a table of its own: its kernels are as wide as the gaps between its own rows.
     seed : int
         Decides which rows become kernels, if there are more.
 
@@ -93,7 +94,7 @@ def kernel_circuit(
     own = label.unsqueeze(0) == torch.arange(n_classes).unsqueeze(1)
     with torch.no_grad():
         root.logits.copy_(torch.where(own, log_weight, -torch.inf).unsqueeze(0))
-        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, label if apart else None, rng)
+        _choose_widths(circuit, torch.as_tensor(x, dtype=torch.float64), centres, label * apart, rng)
     return circuit
 
 
@@ -108,15 +109,12 @@ def _some_rows(y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray
     return np.sort(np.concatenate(kept))
 
 
-def _choose_widths(
-    circuit: Circuit, x: Tensor, centres: Tensor, tables: Tensor | None, rng: np.random.Generator
-) -> None:
+def _choose_widths(circuit: Circuit, x: Tensor, centres: Tensor, tables: Tensor, rng: np.random.Generator) -> None:
     """Set the leaves to kernels around ``centres`` (K, V), by which rows are most likely without their own kernel.
 
-    ``tables`` (K,) numbers those that have nothing to do with each other, if there are several: all of the same size,
-    in order.
+    ``tables`` (K,) numbers tables that have nothing to do with each other.
     """
-    gaps = _gaps(circuit, centres) if tables is None else _even_gaps(circuit, centres, int(tables[-1]) + 1)
+    gaps = _gaps(circuit, centres, tables)
     judged = torch.as_tensor(np.sort(rng.permutation(len(centres))[:_MOST_JUDGED]))
     (root,) = circuit.root_branches()
     log_weights = torch.logsumexp(root.logits[0], 0).unsqueeze(1)  # (K, 1): whatever the class
@@ -126,7 +124,7 @@ def _choose_widths(
         _set_leaves(circuit, x, centres, factor * gaps, blur)
         terms = circuit.leaves.log_density(centres[judged])[0] + log_weights  # (K, J)
         terms[own] = -torch.inf
-        if tables is not None:
+        if (tables > 0).any():
             terms[tables.unsqueeze(1) != tables[judged]] = -torch.inf
         found = torch.logsumexp(terms, 0).clamp_min(-_FARTHEST * x.shape[1])
         return float(found.mean())
@@ -140,28 +138,31 @@ def _choose_widths(
     _set_leaves(circuit, x, centres, factor * gaps, blur)
 
 
-def _gaps(circuit: Circuit, centres: Tensor) -> Tensor:
-    """How far each centre (K, V) is from one of its neighbours, per column: (K,)."""
+def _gaps(circuit: Circuit, centres: Tensor, tables: Tensor) -> Tensor:
+    """How far each centre (K, V) is from one of its neighbours in its table, per column: (K,)."""
+    points = _points(circuit, centres)
+    gaps = torch.ones(len(centres), dtype=torch.float64)
+    for number in tables.unique():
+        own = tables == number
+        n_points = int(own.sum())
+        if n_points == 1:
+            continue
+        found = (_distances(points[own]) / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
+        # Of few rows the gaps say little: they share a mean.
+        gaps[own] = found if n_points > _FEW else torch.exp(torch.log(found).mean())
+    return gaps
+
+
+def _distances(points: Tensor) -> Tensor:
+    """How far each point (K, P) is from one of its neighbours: (K,)."""
     from sklearn.neighbors import NearestNeighbors
 
-    points = _points(circuit, centres).numpy()
     neighbour = min(_NEIGHBOUR, len(points) - 1)
-    if neighbour < 1:
-        return torch.ones(len(points), dtype=torch.float64)
-    distances, _ = NearestNeighbors(n_neighbors=neighbour + 1).fit(points).kneighbors(points)
-    return torch.as_tensor(distances[:, -1] / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
-
-
-def _even_gaps(circuit: Circuit, centres: Tensor, n_tables: int) -> Tensor:
-    """The geometric mean (K,) of the gaps of each of some tables of the same size, which follow one another."""
-    points = _points(circuit, centres).unflatten(0, (n_tables, -1))
-    size = points.shape[1]
-    neighbour = min(_NEIGHBOUR, size - 1)
-    if neighbour < 1:
-        return torch.ones(len(centres), dtype=torch.float64)
-    distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").sort(2).values[:, :, neighbour]
-    gaps = (distances / centres.shape[1] ** 0.5).clamp_min(_NARROWEST)
-    return torch.exp(torch.log(gaps).mean(1)).repeat_interleave(size)
+    if len(points) <= _FEW:
+        return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").sort(1).values[:, neighbour]
+    values = points.numpy()
+    distances, _ = NearestNeighbors(n_neighbors=neighbour + 1).fit(values).kneighbors(values)
+    return torch.as_tensor(distances[:, -1])
 
 
 def _points(circuit: Circuit, centres: Tensor) -> Tensor:
@@ -225,15 +226,15 @@ def divided_kernels(
     Returns
     -------
     Circuit
-        In float64, with :data:`N_PARTS` roots, or one of a single row.
+        In float64, with two roots or more; one of a single row.
     """
     rng = np.random.default_rng(seed)
     weight = np.ones(len(x)) if weight is None else weight
     places = _some_rows(np.zeros(len(x), dtype=np.int64), MOST_KERNELS, rng)
     x, weight = x[places], weight[places]
-    n_parts = min(N_PARTS, len(x))
+    n_parts = min(max(2, -(-len(x) // _PART)), len(x))
     part = rng.permutation(len(x)) % n_parts
-    circuit = kernel_circuit(x, part, families, n_parts, weight, seed=seed)
+    circuit = kernel_circuit(x, part, families, n_parts, weight, apart=True, seed=seed)
     if n_parts == 1:
         return circuit
     likelihood = _log_likelihood(circuit, x)
