@@ -1,18 +1,18 @@
 """Requests that nobody should send: ``python -m benchmarks.fuzz``.
 
 Serves a classifier, an outlier detector and a density of a table, and a classifier of images, in one process on
-loopback, and sends it 10,000 requests: those that schemathesis makes up from the OpenAPI document, requests that are
-nearly right, and bytes that are no HTTP. Counts the replies as the server counts them, and its memory. Anything that is
-the server's fault (5xx, a traceback in its log, a server that is gone) fails the run.
+loopback, and sends it 20,000 requests: those of :mod:`benchmarks.fuzz_requests`, those that schemathesis makes up from
+the OpenAPI document where it is installed, and connections with other bytes. Each has a budget of memory, processor
+time and delay of other requests, for itself and for each byte that is sent. Whatever goes beyond it fails the run, and
+so does what is the server's fault (5xx, a traceback in its log, a server that is gone).
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import http.client
-import io
-import json
+import importlib.util
+import os
 import platform
 import random
 import re
@@ -21,19 +21,21 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from benchmarks.fuzz_requests import MAKERS, Asked, Request, fuzzed
 from socratic.serve import Client
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.md"
-Rows = list[dict[str, Any]]
 _COUNTED = re.compile(
     r'^socratic_requests_total\{.*path="(?!/metrics|/readyz)[^"]*",status="(?P<status>\d+)"\} (?P<count>\S+)$',
     re.MULTILINE,
@@ -42,92 +44,53 @@ _COUNTED = re.compile(
 _WARM = 500
 """Requests before memory is first looked at: libraries are loaded and pools filled by the first ones."""
 
-VALUES: list[Any] = [
-    *(None, True, 0, -1, 1e308, 10**30, "red", "", "NA", "\u0000", "\ud800", "<b>", [], [[]], {}, {"a": 1}, "x" * 5000)
-]
 
+class Cost(NamedTuple):
+    """What a request takes.
 
-class Request(NamedTuple):
-    """What is sent."""
-
-    method: str
-    path: str
-    body: bytes
-    headers: dict[str, str]
-
-
-def mutated(document: Any, random_: random.Random) -> Any:
-    """The same with something changed, dropped or added somewhere."""
-    if isinstance(document, dict) and document and random_.random() < 0.8:
-        key = random_.choice(list(document))
-        if random_.random() < 0.15:
-            return {**document, random_.choice(["", "extra", "rows", "\u2028"]): random_.choice(VALUES)}
-        if random_.random() < 0.1:
-            return {other: value for other, value in document.items() if other != key}
-        return {**document, key: mutated(document[key], random_)}
-    if isinstance(document, list) and document and random_.random() < 0.8:
-        place = random_.randrange(len(document))
-        return [*document[:place], mutated(document[place], random_), *document[place + 1 :]]
-    return random_.choice(VALUES)
-
-
-def damaged(content: bytes, random_: random.Random, share: float) -> bytes:
-    """The same with about such a share of its bytes replaced."""
-    return bytes(byte if random_.random() > share else random_.randrange(256) for byte in content)
-
-
-def fuzzed(rows: Rows, random_: random.Random, tables: Sequence[str], images: Sequence[str] = ()) -> Request:
-    """A request that is nearly right, or not at all.
-
-    Parameters
+    Attributes
     ----------
-    rows : list of dict
-        Some that could be answered.
-    random_ : Random
-    tables, images : sequence of str
-        Models of tables with these columns, and of images of 8 x 8 pixels.
+    megabytes : float
+        Beyond what the process has before.
+    seconds : float
+        Of all processors.
+    delay : float
+        Seconds that another request waits for its reply meanwhile.
     """
-    name, column = random_.choice(tables), next(iter(rows[0]))
-    tensor = {"name": column, "datatype": "FP64", "shape": [2, 1], "data": [1.0, 2.0], "parameters": {}}
-    documents: list[tuple[str, Any]] = [
-        ("/v1/predict", {"model": name, "rows": rows[:2], "rejection_rate": 0.1, "doubt": "weights", "reasons": 1}),
-        ("/v1/compare", {"model": name, "rows": rows[:1], "dropout": 0.2, "n_passes": 5}),
-        (
-            f"/v2/models/{name}/infer",
-            {"id": "1", "inputs": [tensor], "outputs": [{"name": "label"}], "parameters": {"binary_data_output": True}},
-        ),
-    ]
-    if images:
-        pixels = [[random_.randrange(256) for _ in range(8)] for _ in range(8)]
-        documents.append(("/v1/predict", {"model": random_.choice(images), "pixels": pixels, "heat": True}))
-    path, document = random_.choice(documents)
-    for _ in range(random_.randint(0, 3)):
-        document = mutated(document, random_)
-    body, headers = json.dumps(document).encode(), {"content-type": "application/json"}
-    kind = random_.randrange(6)
-    if kind == 0:
-        query = random_.choice(
-            [f"model={name}", f"model={name}&harmless=true", "explain=maybe", "prefix=%00", "risk=nan"]
+
+    megabytes: float
+    seconds: float
+    delay: float
+
+
+ONCE, EACH_MEGABYTE = Cost(400.0, 10.0, 5.0), Cost(60.0, 3.0, 2.0)
+"""The budget of a request, and what it has more for each million bytes of its body."""
+
+
+def budget(n_bytes: int) -> Cost:
+    """What a request of that many bytes may take."""
+    return Cost(*(once + n_bytes / 1e6 * each for once, each in zip(ONCE, EACH_MEGABYTE, strict=True)))
+
+
+class Worst:
+    """The most that requests of one kind took, and how many bytes were sent with those."""
+
+    def __init__(self) -> None:
+        self.n_requests, self.n_bytes, self.longest = 0, 0, 0
+        self.costs = [(0.0, 0)] * len(Cost._fields)
+
+    def add(self, n_bytes: int, cost: Cost) -> None:
+        """Count a request."""
+        self.n_requests, self.n_bytes = self.n_requests + 1, self.n_bytes + n_bytes
+        self.longest = max(self.longest, n_bytes)
+        self.costs = [max(most, (each, n_bytes)) for most, each in zip(self.costs, cost, strict=True)]
+
+    def row(self, kind: str) -> str:
+        """A row of a table of kinds."""
+        said = (
+            f"{most:,.2f} ({n_bytes:,})" if most < 10 else f"{most:,.0f} ({n_bytes:,})" for most, n_bytes in self.costs
         )
-        path = f"/v1/predict/batch?{query}"
-        headers = {"content-type": random_.choice(["text/csv", "application/x-parquet"])}
-        body = damaged(_csv(rows[:3]), random_, random_.choice([0.0, 0.02]))
-    elif kind == 1:
-        body = random_.randbytes(random_.randrange(200))
-    elif kind == 2:
-        body = damaged(body, random_, 0.03)
-        headers["inference-header-content-length"] = random_.choice(["0", "-1", "99999", "10", "x", "\u00b2"])
-    elif kind == 3:
-        path = "/" + "".join(random_.choice("abv12/.%_-?=&{}") for _ in range(random_.randrange(30)))
-    return Request(random_.choice(["POST"] * 8 + ["GET", "PUT"]), path, body, headers)
-
-
-def _csv(rows: Rows) -> bytes:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue().encode()
+        return f"| {kind} | {self.n_requests:,} | {self.n_bytes:,} | {self.longest:,} | {' | '.join(said)} |"
 
 
 class Server:
@@ -142,28 +105,72 @@ class Server:
         self.url = self.process.stdout.readline().split()[-1]
         self.address = urlsplit(self.url).netloc
         self._connection = http.client.HTTPConnection(self.address, timeout=60)
+        self._delay = 0.0
         while not Client(self.url).is_ready():
             time.sleep(0.05)
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Find out how long others wait, all the time."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            connection = http.client.HTTPConnection(self.address, timeout=60)
+            while not ended.wait(0.005):
+                began = time.monotonic()
+                connection.request("GET", "/readyz")
+                connection.getresponse().read()
+                self._delay = max(self._delay, time.monotonic() - began)
+            connection.close()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
     def ask(self, request: Request) -> int | None:
         """The status of a reply; None if this is nothing that can be asked."""
-        try:
-            self._connection.request(*request)
-        except http.client.InvalidURL:
-            return None
-        reply = self._connection.getresponse()
+        for _ in range(2):
+            try:
+                self._connection.request(*request)
+                reply = self._connection.getresponse()
+                break
+            except http.client.InvalidURL:
+                return None
+            except ConnectionError:  # it was idle for longer than the server waits
+                self._connection.close()
         content = reply.read()
-        assert reply.status < 500, (request, content)
-        assert b"Traceback" not in content, (request, content)
+        said = (*request[:2], request.body[:300], {name: value[:99] for name, value in request.headers.items()})
+        assert reply.status < 500, (said, content)
+        assert b"Traceback" not in content, (said, content)
+        assert b"/src/" not in content, (said, content)
         return reply.status
+
+    def cost_of(self, request: Request) -> Cost:
+        """Ask, and say what that took; raises beyond the budget."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the most memory is counted from now on
+        self._delay = 0.0
+        before, seconds = self.memory()[0], self.seconds()
+        status = self.ask(request)
+        cost = Cost(self.memory()[1] - before, self.seconds() - seconds, self._delay)
+        most, said = budget(len(request.body)), (*request[:2], len(request.body), request.body[:300], request.headers)
+        assert all(each <= limit for each, limit in zip(cost, most, strict=True)), (cost, most, status, said)
+        return cost
 
     def shout(self, content: bytes) -> None:
         """Send bytes that are no HTTP; the server may answer or not."""
         host, _, port = self.address.partition(":")
         with socket.create_connection((host, int(port)), timeout=60) as connection:
-            connection.sendall(content)
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(65536):
+            try:
+                for part in (content[: len(content) // 2], content[len(content) // 2 :]):
+                    connection.sendall(part)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+            except ConnectionError:  # it has heard enough
                 pass
 
     def statuses(self) -> Counter[int]:
@@ -182,6 +189,11 @@ class Server:
         found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB$", status, re.MULTILINE))
         return int(found["VmRSS"]) / 1000, int(found["VmHWM"]) / 1000
 
+    def seconds(self) -> float:
+        """What it has computed so far."""
+        said = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(said[11]) + int(said[12])) / os.sysconf("SC_CLK_TCK")
+
     def end(self) -> tuple[int, str]:
         """Let it finish; its exit code and its log."""
         self._connection.close()
@@ -190,7 +202,34 @@ class Server:
         return code, self._log.read_text()
 
 
-def serve(folder: Path) -> tuple[Server, Rows]:
+def send(server: Server, asked: Asked, random_: random.Random, n_requests: int) -> dict[str, Worst]:
+    """Send requests of all kinds; the most that they took, by kind. Raises beyond the budget."""
+    worst = {kind: Worst() for kind in MAKERS}
+    with server.watched():
+        for _ in range(n_requests):
+            kind, request = fuzzed(asked, random_)
+            worst[kind].add(len(request.body), server.cost_of(request))
+    return worst
+
+
+def shouted(random_: random.Random) -> bytes:
+    """Bytes that are no HTTP, or too much of it."""
+    n = round(10 ** random_.uniform(1.0, 5.3))
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\n"
+    return random_.choice(
+        [
+            random_.randbytes(n % 2_000),
+            b"GET /" + b"a" * n,
+            head + b"X: " + b"a" * n + b"\r\n\r\n",
+            head + b"".join(b"X%d: a\r\n" % place for place in range(n // 8)) + b"\r\n",
+            head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * (n // 6) + b"0\r\nX: " + b"a" * n,
+            head + b"Content-Length: " + b"9" * (n % 5_000) + b"\r\n\r\n{}",
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * (n // 45),
+        ]
+    )
+
+
+def serve(folder: Path) -> tuple[Server, Asked]:
     """A server of four models, and rows that could be answered."""
     from sklearn.datasets import load_digits, load_iris
 
@@ -209,7 +248,8 @@ def serve(folder: Path) -> tuple[Server, Rows]:
     for name, model in models.items():
         model.save(folder / name)
     given = [f"{name}={folder / name}" for name in models]
-    return Server(given, folder / "log"), x.sample(20, random_state=0).to_dict("records")
+    rows = x.sample(20, random_state=0).to_dict("records")
+    return Server(given, folder / "log"), Asked(rows, ("irises", "odd", "density"), ("digits",))
 
 
 def make_up(server: Server, n_examples: int) -> None:
@@ -224,56 +264,57 @@ def make_up(server: Server, n_examples: int) -> None:
 def main() -> None:
     """Send the requests, and keep what came of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=10_000, help="in all, at least")
+    parser.add_argument("--requests", type=int, default=20_000, help="that are made up here")
     parser.add_argument("--examples", type=int, default=200, help="that schemathesis makes up for each path")
-    parser.add_argument("--shouts", type=int, default=1_000, help="connections with bytes that are no HTTP")
+    parser.add_argument("--shouts", type=int, default=1_000, help="connections with other bytes")
     given = parser.parse_args()
     random_ = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
-        server, rows = serve(Path(folder))
+        server, asked = serve(Path(folder))
         try:
             began = time.monotonic()
-            asked = (rows, random_, ("irises", "odd", "density"), ("digits",))
             for _ in range(_WARM):
-                server.ask(fuzzed(*asked))
+                server.ask(fuzzed(asked, random_)[1])
             (before, _), n_before = server.memory(), server.statuses().total()
-            make_up(server, given.examples)
+            if importlib.util.find_spec("schemathesis"):
+                make_up(server, given.examples)
             n_made_up = server.statuses().total() - n_before
-            halfway, _ = server.memory()
             for _ in range(given.shouts):
-                server.shout(random_.randbytes(random_.randrange(1, 2000)))
-            since = []
-            while server.statuses().total() < given.requests:
-                for _ in range(100):
-                    server.ask(fuzzed(*asked))
-                since.append(server.memory()[0])
-            statuses, (_, most), seconds = server.statuses(), server.memory(), time.monotonic() - began
+                server.shout(shouted(random_))
+            worst = send(server, asked, random_, given.requests)
+            statuses, (after, _), seconds = server.statuses(), server.memory(), time.monotonic() - began
             code, log = server.end()
         finally:
             if server.process.poll() is None:
                 server.process.kill()
     faults = sum(count for status, count in statuses.items() if status >= 500) + log.count("Traceback")
-    quarters = [f"{since[len(since) * quarter // 4 - 1]:.0f}" for quarter in (1, 2, 3, 4)]
     lines = [
         f"| {what} | {count} |"
         for what, count in {
-            "requests": f"{statuses.total():,}",
-            "of them made up by schemathesis": f"{n_made_up:,}",
+            "replies": f"{statuses.total():,}",
+            "of them to what schemathesis made up": f"{n_made_up:,}",
             "connections with other bytes": f"{given.shouts:,}",
             **{f"replies {status}": f"{count:,}" for status, count in sorted(statuses.items())},
             "faults (5xx, tracebacks)": f"{faults}",
             f"memory after {_WARM} requests": f"{before:.0f} MB",
-            "after schemathesis": f"{halfway:.0f} MB",
-            "after each quarter of the others": f"{', '.join(quarters)} MB",
-            "the most": f"{most:.0f} MB",
+            "after all": f"{after:.0f} MB",
+            "log": f"{len(log):,} bytes",
             "seconds": f"{seconds:.0f}",
         }.items()
     ]
-    table = "\n".join(["| what | how many |", "| --- | --- |", *lines])
-    print(table)
-    assert (code, faults) == (0, 0), log[-4000:]
+    allowed = " | ".join(f"{once:g} + {each:g} / MB" for once, each in zip(ONCE, EACH_MEGABYTE, strict=True))
+    costs = [
+        "| kind | requests | bytes in | longest | MB (bytes) | processor s (bytes) | delay of others, s (bytes) |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *(most.row(kind) for kind, most in worst.items()),
+        f"| budget | | | | {allowed} |",
+    ]
     said = f"# Requests that nobody should send\n\n`python -m benchmarks.fuzz`, Python {platform.python_version()}."
-    RESULTS.write_text(f"{said}\n\n{table}\n")
+    about = "The most that any request of a kind took, and in brackets how many bytes it had:"
+    page = "\n".join([said, "", "| what | how many |", "| --- | --- |", *lines, "", about, "", *costs, ""])
+    print(page)
+    assert (code, faults) == (0, 0), log[-4000:]
+    RESULTS.write_text(page)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from socratic.errors import DataFileError
 from socratic.tables.batches import import_pyarrow
-from socratic.tables.parquet_pages import DICTIONARY, Page, pages
+from socratic.tables.parquet_pages import DICTIONARY, Chunk, Page, chunks, pages
 
 _MIB = 2**20
 _AT_A_TIME = 16 * _MIB
@@ -21,7 +21,7 @@ _AT_A_TIME = 16 * _MIB
 _MOST_OF_A_ROW = 128 * _MIB
 _MOST_OF_PAGES = 256 * _MIB
 """What the pages that are unpacked together hold, one of each column; of large files twice their size more."""
-_MOST_OF_THE_END = 8 * _MIB
+_MOST_OF_THE_END = 4 * _MIB
 """The part that says where columns are: what is made of it takes up to 30 times as much."""
 _MOST_PAGES = 100_000
 _ROWS_BESIDE, _ROWS_PER_BYTE = 10_000, 16
@@ -74,17 +74,20 @@ class _Column(NamedTuple):
     all: float
 
 
-def check_end(path: Path) -> None:
-    """Raise if the end of a Parquet file, which has to be read first, is too long."""
+def read_end(path: Path) -> bytes:
+    """The end of a Parquet file, which says where columns are; raises if it is too long."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))
         end = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, size - 8 - end))
+        content = file.read(min(end, _MOST_OF_THE_END))
     if _MOST_OF_THE_END < end <= size:
         raise TooLargeError(
             f"{path} takes {end} bytes to say where its columns are, more than {_MOST_OF_THE_END}; write fewer row "
             "groups"
         )
+    return content
 
 
 def rows_at_a_time(path: Path, opened: Any, bounds: Bounds, most: int) -> int:
@@ -98,7 +101,7 @@ def rows_at_a_time(path: Path, opened: Any, bounds: Bounds, most: int) -> int:
     bounds : Bounds
     most : int
     """
-    metadata, n_bytes = opened.metadata, path.stat().st_size
+    metadata, n_bytes = opened.metadata, path.stat().st_size  # no more of it: it ends the process where it is damaged
     bounds.check_columns(path, metadata.num_columns)
     bounds.check_rows(path, metadata.num_rows)
     if metadata.num_rows > _ROWS_BESIDE + _ROWS_PER_BYTE * n_bytes:
@@ -110,10 +113,13 @@ def rows_at_a_time(path: Path, opened: Any, bounds: Bounds, most: int) -> int:
         raise TooLargeError(f"{path} has more than {_MOST_PAGES} parts of columns; write fewer row groups")
     page, row = [0] * metadata.num_columns, [0.0] * metadata.num_columns
     total, n_pages = 0.0, 0
+    groups = chunks(read_end(path))
+    if len(groups) != metadata.num_row_groups or any(len(group) != metadata.num_columns for group in groups):
+        raise DataFileError(f"{path} is damaged (its row groups have different columns)")
     with path.open("rb") as file:
-        for group in range(metadata.num_row_groups):
-            for place in range(metadata.num_columns):
-                found = list(_pages_of(file, metadata.row_group(group).column(place), path, _MOST_PAGES - n_pages))
+        for group, columns in enumerate(groups):
+            for place, chunk in enumerate(columns):
+                found = list(_pages_of(file, chunk, path, _MOST_PAGES - n_pages))
                 n_pages += len(found)
                 column = _column(path, opened, group, place, found, bounds)
                 page[place], row[place] = max(page[place], column.page), max(row[place], column.row)
@@ -130,12 +136,9 @@ def rows_at_a_time(path: Path, opened: Any, bounds: Bounds, most: int) -> int:
     return max(1, min(most, math.floor(_AT_A_TIME / max(1.0, sum(row)))))
 
 
-def _pages_of(file: IO[bytes], column: Any, path: Path, most: int) -> Iterator[Page]:
-    start = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
-        start = column.dictionary_page_offset
+def _pages_of(file: IO[bytes], chunk: Chunk, path: Path, most: int) -> Iterator[Page]:
     try:
-        for place, page in enumerate(pages(file, start, column.total_compressed_size, column.num_values)):
+        for place, page in enumerate(pages(file, chunk)):
             if place >= most:
                 raise TooLargeError(f"{path} has more than {_MOST_PAGES} pages; write larger ones")
             yield page
@@ -145,7 +148,7 @@ def _pages_of(file: IO[bytes], column: Any, path: Path, most: int) -> Iterator[P
 
 def _column(path: Path, opened: Any, group: int, place: int, found: list[Page], bounds: Bounds) -> _Column:
     """What a column of a row group comes to, by its pages."""
-    described, chunk = opened.schema.column(place), opened.metadata.row_group(group).column(place)
+    described = opened.schema.column(place)
     width = _NUMBER_BYTES + (described.length if described.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0)
     dictionary = max((page.size for page in found if page.kind == DICTIONARY), default=0)
     data = [page for page in found if page.kind != DICTIONARY]
@@ -160,16 +163,14 @@ def _column(path: Path, opened: Any, group: int, place: int, found: list[Page], 
         if any(page.encoding == _WITHOUT_PREFIX for page in plain):
             longest = max(longest, largest)
         if len(plain) < len(data):
-            in_all, of_one = _unfolded(path, chunk, group, n_values, dictionary, bounds)
+            in_all, of_one = _unfolded(path, described.path, group, n_values, dictionary, bounds)
             texts, longest = texts + in_all, max(longest, of_one)
     in_all = n_values * width + texts
     # Of lists, one row may hold all values.
     return _Column(largest + dictionary, in_all if described.max_repetition_level else width + longest, in_all)
 
 
-def _unfolded(
-    path: Path, chunk: Any, group: int, n_values: int, dictionary: int, bounds: Bounds
-) -> tuple[float, float]:
+def _unfolded(path: Path, name: str, group: int, n_values: int, dictionary: int, bounds: Bounds) -> tuple[float, float]:
     """Bytes of the texts of a column that has them in a dictionary, all together and the longest, at most."""
     if n_values * dictionary <= _AT_A_TIME:
         return float(n_values * dictionary), float(dictionary)
@@ -177,7 +178,7 @@ def _unfolded(
         raise TooLargeError(f"{path} has a dictionary of {dictionary} bytes, more than {_MOST_OF_PAGES}")
     from pyarrow import compute, parquet
 
-    name, in_all, longest = chunk.path_in_schema, 0.0, 0.0
+    in_all = longest = 0.0
     with parquet.ParquetFile(path, read_dictionary=[name], pre_buffer=False) as file:
         for batch in file.iter_batches(2**16, row_groups=[group], columns=[name], use_threads=False):
             array = _leaf(batch.column(0))

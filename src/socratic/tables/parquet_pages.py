@@ -13,11 +13,25 @@ from socratic.errors import DataFileError
 
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 """Types of pages. There is one for indices, which nobody writes."""
-_HEADS = {DATA: (5, 2), DICTIONARY: (7, 2), DATA_V2: (8, 4)}
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 3, 7, 8, 9, 10, 12
+_INTEGERS = _INT16, _INT32, _INT64 = 4, 5, 6
+_HEADS = {
+    DATA: ((5, _STRUCT), (2, _INT32)),
+    DICTIONARY: ((7, _STRUCT), (2, _INT32)),
+    DATA_V2: ((8, _STRUCT), (4, _INT32)),
+}
 """Fields of a page's head: that of its type, and therein the encoding."""
 _LONGEST_HEAD = 1 << 20
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
-_INTEGERS = (4, 5, 6)
+_Fields = dict[tuple[int, int], Any]
+"""The fields of a struct, by their number and the type that they came with: readers skip those of another type."""
+
+
+class Chunk(NamedTuple):
+    """A column of a row group."""
+
+    start: int
+    size: int
+    n_values: int
 
 
 class Page(NamedTuple):
@@ -32,44 +46,57 @@ class Page(NamedTuple):
     encoding: int
 
 
-def pages(file: IO[bytes], start: int, size: int, n_values: int) -> Iterator[Page]:
-    """The pages of a column that takes ``size`` bytes from ``start`` on, until they have that many values."""
-    end, seen = start + size, 0
-    while start < end and seen < n_values:
+def chunks(content: bytes) -> list[list[Chunk]]:
+    """The columns of each row group, as the end of a file says, without its last eight bytes."""
+    try:
+        groups = _struct(content, 0)[0].get((4, _LIST), [])
+        return [[_chunk(column) for column in group[1, _LIST]] for group in groups]
+    except (IndexError, KeyError, RecursionError, TypeError):
+        raise DataFileError("its end is damaged") from None
+
+
+def _chunk(column: _Fields) -> Chunk:
+    said = column[3, _STRUCT]
+    start, dictionary = said[9, _INT64], said.get((11, _INT64), 0)
+    return Chunk(dictionary if 0 < dictionary < start else start, said[7, _INT64], said[5, _INT64])
+
+
+def pages(file: IO[bytes], chunk: Chunk) -> Iterator[Page]:
+    """The pages of a column, until they have all of its values."""
+    start, end, seen = chunk.start, chunk.start + chunk.size, 0
+    while start < end and seen < chunk.n_values:
         head, length = _head(file, start, end - start)
-        kind, unpacked, packed = (head.get(field) for field in (1, 2, 3))
-        if not (isinstance(kind, int) and isinstance(unpacked, int) and isinstance(packed, int)) or (
-            min(kind, unpacked, packed) < 0
-        ):
-            raise DataFileError(f"the head of a page at byte {start} is damaged")
+        kind, unpacked, packed = (head.get((field, _INT32), -1) for field in (1, 2, 3))
+        said, encoding = {}, (0, 0)
         if kind in _HEADS:
             of_kind, encoding = _HEADS[kind]
-            said = head.get(of_kind)
-            if not isinstance(said, dict) or not isinstance(said.get(1), int) or said[1] < 0:
-                raise DataFileError(f"the head of a page at byte {start} is damaged")
-            yield Page(kind, unpacked, said[1], said.get(encoding, -1))
-            seen += said[1] if kind != DICTIONARY else 0
+            said = head.get(of_kind, {})
+        n_values = said.get((1, _INT32), -1 if kind in _HEADS else 0)
+        if min(kind, unpacked, packed, n_values) < 0:
+            raise DataFileError(f"the head of a page at byte {start} is damaged")
+        if kind in _HEADS:
+            yield Page(kind, unpacked, n_values, said.get(encoding, -1))
+            seen += n_values if kind != DICTIONARY else 0
         start += length + packed
 
 
-def _head(file: IO[bytes], start: int, size: int) -> tuple[dict[int, Any], int]:
+def _head(file: IO[bytes], start: int, size: int) -> tuple[_Fields, int]:
     """The fields of the struct at a place, and its length."""
     length = 256
     while True:
-        file.seek(start)
-        content = file.read(min(length, size))
         try:
-            return _struct(content, 0)
+            file.seek(start)
+            return _struct(file.read(min(length, size)), 0)
         except IndexError:
             if length >= min(size, _LONGEST_HEAD):
                 raise DataFileError(f"the head of a page at byte {start} is damaged or too long") from None
-        except RecursionError:
+        except (OSError, RecursionError, ValueError):
             raise DataFileError(f"the head of a page at byte {start} is damaged") from None
         length *= 8
 
 
-def _struct(content: bytes, place: int) -> tuple[dict[int, Any], int]:
-    fields: dict[int, Any] = {}
+def _struct(content: bytes, place: int) -> tuple[_Fields, int]:
+    fields: _Fields = {}
     last = 0
     while content[place]:
         step, kind = content[place] >> 4, content[place] & 15
@@ -78,11 +105,15 @@ def _struct(content: bytes, place: int) -> tuple[dict[int, Any], int]:
             last += step
         else:
             last, place = _integer(content, place)
-        fields[last], place = (kind == _TRUE, place) if kind in (_TRUE, _FALSE) else _value(content, place, kind)
+        if kind > 2:  # of true and false there is no more than the type
+            value, place = _value(content, place, kind)
+            if value is not None:
+                fields[last, kind] = value
     return fields, place + 1
 
 
 def _value(content: bytes, place: int, kind: int) -> tuple[Any, int]:
+    """A number, a struct, or a list of such; of anything else None. And where it ends."""
     if kind in _INTEGERS:
         return _integer(content, place)
     if kind == _STRUCT:
@@ -93,12 +124,16 @@ def _value(content: bytes, place: int, kind: int) -> tuple[Any, int]:
     if kind in (_LIST, _SET):
         n_entries, of = content[place] >> 4, content[place] & 15
         n_entries, place = (n_entries, place + 1) if n_entries < 15 else _number(content, place + 1)
+        entries = []
         for _ in range(n_entries):
-            _, place = _value(content, place, of)
-        return None, place
-    if kind not in (_TRUE, _FALSE, _BYTE, _DOUBLE):
-        raise DataFileError("the head of a page holds what no page has")  # maps
-    return content[place], place + (8 if kind == _DOUBLE else 1)
+            entry, place = _value(content, place, of)
+            entries.append(entry)
+        return entries, place
+    if kind == _DOUBLE:
+        return None, place + 8
+    if kind > _BYTE:
+        raise IndexError("there are no maps in Parquet")
+    return content[place] and None, place + 1
 
 
 def _integer(content: bytes, place: int) -> tuple[int, int]:

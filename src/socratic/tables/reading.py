@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from socratic.errors import DataFileError
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
-from socratic.tables.bounds import Bounds, check_end, rows_at_a_time
+from socratic.tables.bounds import Bounds, read_end, rows_at_a_time
 from socratic.tables.cells import shorten
 from socratic.tables.kinds import Tally
 from socratic.tables.names import repeated
@@ -281,13 +281,13 @@ class ParquetSource(TableSource):
 
         self.path, self._bounds, self._at_a_time = path, bounds, CHUNK_ROWS
         if bounds is not None:
-            check_end(path)
+            read_end(path)
         try:
             with self._opened() as raw, parquet.ParquetFile(raw) as file:
                 self._schema, self.size = file.schema_arrow, file.metadata.num_rows
                 if bounds is not None:
                     self._at_a_time = rows_at_a_time(path, file, bounds, CHUNK_ROWS)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataFileError(f"{path} is damaged or no Parquet file ({error}); write it again") from None
         self.names = list(self._schema.names)
         self._check_names()
@@ -308,9 +308,10 @@ class ParquetSource(TableSource):
                     if self._bounds is not None:  # pages do not say how much texts share with those before them
                         n_bytes += sum(each.nbytes for each in batch.columns if not pa.types.is_dictionary(each.type))
                         self._bounds.check_unpacked(self.path, n_bytes)
+                    batch.validate(full=True)  # text may be no text
                     yield Chunk(batch, start, start + batch.num_rows)
                     start += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataFileError(f"{self.path} is damaged ({error}); write it again") from None
 
     def _opened(self) -> Any:
