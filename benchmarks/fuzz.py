@@ -155,8 +155,7 @@ class Server:
         self._delay = 0.0
         before, seconds = self.memory()[0], self.seconds()
         self.ask(request)
-        cost = Cost(self.memory()[1] - before, self.seconds() - seconds, self._delay)
-        return cost
+        return Cost(self.memory()[1] - before, self.seconds() - seconds, self._delay)
 
     def shout(self, content: bytes) -> None:
         """Send bytes that are no HTTP; the server may answer or not."""
@@ -168,7 +167,7 @@ class Server:
                 connection.shutdown(socket.SHUT_WR)
                 while connection.recv(65536):
                     pass
-            except ConnectionError:  # it has heard enough
+            except OSError:  # it has heard enough
                 pass
 
     def statuses(self) -> Counter[int]:

@@ -7,13 +7,12 @@ import csv
 import io
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-Rows = list[dict[str, Any]]
 VALUES: list[Any] = [
     *(None, True, 0, -1, 1e308, 5e-324, 10**30, "red", "", "NA", "\u0000", "\ud800", "<b>", [], [[]], {}, {"a": 1}),
     "x" * 5000,
@@ -38,12 +37,12 @@ class Asked(NamedTuple):
 
     Attributes
     ----------
-    rows : list of dict
+    rows : sequence of dict
     tables, images : tuple of str
         Models of tables with these columns, and of images of 8 x 8 pixels.
     """
 
-    rows: Rows
+    rows: Sequence[dict[str, Any]]
     tables: tuple[str, ...]
     images: tuple[str, ...] = ()
 
@@ -198,7 +197,7 @@ def csv_tables(asked: Asked, random_: random.Random) -> Request:
     writer = csv.writer(file, lineterminator=random_.choice(["\n", "\r\n", "\r"]))
     writer.writerow([*names, *more, *random_.choice([[], names[:1], ["label"]])])
     cell = random_.choice(["1", "", "x" * (n // 2), "1,5", '"', "=1+1", "\u0000", "1e400", "\u2028", "a\nb"])
-    for row in asked.rows[:3] * random_.choice([1, 1, n // 500 + 1]):
+    for row in list(asked.rows[:3]) * random_.choice([1, 1, n // 500 + 1]):
         writer.writerow([*row.values(), *[cell] * len(more)][: len(names) + random_.choice([len(more), len(more), 0])])
     body = file.getvalue().encode()
     body = random_.choice([body, body, b"\xef\xbb\xbf" + body, body.replace(b",", b";"), body + b'"', b"," * n])

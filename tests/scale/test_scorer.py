@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,27 @@ def test_another_model_under_the_same_name_is_refused(models: Path, tmp_path: Pa
     module._loaded.clear()
     with pytest.raises(ValueError, match="model has changed since the scoring began; start it again"):
         scorer.load()
+
+
+def test_a_model_that_is_replaced_between_its_check_and_its_use(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    path.write_bytes((models / "model").read_bytes())
+    scorer = ModelScorer.of(path)
+    module._loaded.clear()
+    read = module.load
+
+    def late(source: Path, **settings: Any) -> Any:
+        path.write_bytes((models / "other").read_bytes())
+        return read(source, **settings)
+
+    monkeypatch.setattr(module, "load", late)
+    found = table(50, 1)[["age", "colour"]]
+    expected = load(models / "model").predict_proba(found)
+    model = scorer.load().model
+    assert path.read_bytes() == (models / "other").read_bytes()
+    assert model.predict_proba(found).tolist() == expected.tolist()
 
 
 def test_densities_score_too(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from benchmarks.fuzz import fuzzed
+from benchmarks import fuzz
+from benchmarks.fuzz_requests import Asked
 
 from tests.serve.conftest import fitted, make_fruit
 from tests.serve.running import Site
@@ -190,30 +191,28 @@ def test_a_huge_body_is_refused_in_little_memory(model: Path, path: str, announc
         assert server.site.predict(rows=[{}]).status == 200
 
 
-def test_fuzzed_requests(model: Path, rows: Rows) -> None:
+def test_fuzzed_requests(model: Path, rows: Rows, tmp_path: Path) -> None:
+    """What they take for each byte that is sent; `python -m benchmarks.fuzz` sends many more."""
+    images = tmp_path / "digits.model"
+    fitted("images").save(images)
+    server = fuzz.Server([f"fruit={model}", f"digits={images}"], tmp_path / "log")
     random_ = random.Random(0)
-    statuses: dict[int, int] = {}
-    with serving(model) as server:
-        connection = http.client.HTTPConnection(urlsplit(server.site.url).netloc, timeout=60)
-        for _ in range(3000):
-            request = fuzzed(rows, random_, ["fruit"])
-            try:
-                connection.request(*request)
-                reply = connection.getresponse()
-            except http.client.InvalidURL:
-                continue
-            content = reply.read()
-            assert reply.status < 500, (request, content)
-            assert b"Traceback" not in content
-            assert b"/src/" not in content
-            statuses[reply.status] = statuses.get(reply.status, 0) + 1
-        connection.close()
-        code, _, errors = server.end()
-    print(statuses)
-    assert code == 0
-    assert "Traceback" not in errors
-    assert statuses[200] > 100
-    assert statuses[422] > 500
+    try:
+        for _ in range(50):
+            server.shout(fuzz.shouted(random_))
+        asked = Asked(tuple(rows), ("fruit",), ("digits",))
+        worst, wrong = fuzz.send(server, asked, random_, 1_000)
+        statuses = server.statuses()
+        code, log = server.end()
+    finally:
+        server.process.kill()
+    print(*(most.row(kind) for kind, most in worst.items()), statuses, sep="\n")
+    assert not wrong
+    assert (code, log.count("Traceback"), max(statuses) < 500) == (0, 0, True)
+    assert len(log) < 100_000
+    assert all(most.n_requests for most in worst.values())
+    assert statuses[200] > 50
+    assert statuses[422] > 200
 
 
 def test_requests_made_up_by_schemathesis(model: Path) -> None:
