@@ -68,13 +68,12 @@ def test_a_model_that_is_replaced_between_its_check_and_its_use(
     path.write_bytes((models / "model").read_bytes())
     scorer = ModelScorer.of(path)
     module._loaded.clear()
-    read = module.load
 
     def late(source: Path, **settings: Any) -> Any:
         path.write_bytes((models / "other").read_bytes())
-        return read(source, **settings)
+        return load(source, **settings)
 
-    monkeypatch.setattr(module, "load", late)
+    monkeypatch.setattr("socratic.scale.scorer.load", late)
     found = table(50, 1)[["age", "colour"]]
     expected = load(models / "model").predict_proba(found)
     model = scorer.load().model
