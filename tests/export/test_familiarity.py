@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from socratic.export.familiarity import TorchConformal, TorchLevels, TorchSurprise, n_below, wide
+from socratic.export.familiarity import Ascending, TorchConformal, TorchLevels, TorchSurprise, wide
 from socratic.export.familiarity import on_grid as to_grid
 from socratic.export.tables import Cells
 from socratic.inference.points import covariance_root
@@ -25,7 +25,7 @@ SCORES = np.array([-np.inf, -5.0, 0.0, 0.3, 0.5, 1.0, 1.0 + 1e-9, 2.0, 70.0, 1e2
 def test_places_are_those_of_searchsorted(n: int) -> None:
     ascending = np.sort(np.random.default_rng(n).integers(5, size=n)).astype(float)
     values = np.concatenate([ascending, ascending + 0.5, [-1.0, 9.0, np.inf, -np.inf, np.nan]])
-    np.testing.assert_array_equal(n_below(wide(ascending), wide(values)), np.searchsorted(ascending, values))
+    np.testing.assert_array_equal(Ascending(ascending).n_below(wide(values)), np.searchsorted(ascending, values))
 
 
 @pytest.mark.parametrize("reference", [[], [1.0], [0.0, 0.0, 1.0], [0.0, 0.25, 0.5, np.inf], [-np.inf, 3.0]])

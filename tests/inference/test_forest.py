@@ -11,6 +11,7 @@ import torch
 
 from socratic.circuit.forest import Forest
 from socratic.families import Bernoulli, Categorical, Gaussian
+from socratic.inference import forest as module
 from socratic.inference.forest import (
     TreeAnswers,
     cell_parameters,
@@ -75,6 +76,18 @@ def test_terms_are_those_of_every_consistent_cell(forest: Forest) -> None:
         natural, log_weight = cell_parameters(forest, tree)
         terms = np.where(consistent[:, tree], np.exp(statistics @ natural.T + log_weight), 0.0)
         np.testing.assert_allclose(np.exp(found[:, tree]), terms @ forest.class_share[tree], rtol=1e-12)
+
+
+@pytest.mark.parametrize("cost", [0, 10**9])
+def test_cells_that_are_multiplied_and_those_that_are_gathered_say_the_same(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch, cost: int
+) -> None:
+    x, _ = table(seed=5, missing=0.6)
+    expected = tree_log_joint(forest, x)
+    monkeypatch.setattr(module, "_FEW_CELLS", 0)
+    monkeypatch.setattr(module, "_COST_OF_GATHERING", cost)
+    monkeypatch.setattr(module, "table_rows", lambda _: 7)
+    assert np.allclose(tree_log_joint(forest, x), expected, rtol=1e-10)
 
 
 def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -26,45 +25,49 @@ def wide(values: np.ndarray | Sequence[float]) -> Tensor:
     return torch.as_tensor(np.asarray(values, dtype=np.float64).copy())
 
 
-def n_below(ascending: Tensor, values: Tensor) -> Tensor:
-    """How many of the ascending numbers (n,) are less than each value (N,): ``searchsorted``, which ONNX has not."""
-    place = torch.zeros_like(values, dtype=torch.long)
-    n = len(ascending)
-    for power in reversed(range(n.bit_length())):
-        probe = place + 2**power
-        less = ascending[(probe - 1).clamp_max(n - 1)] < values
-        place = torch.where((probe <= n) & less, probe, place)
-    return torch.where(values.isnan(), n, place)
+class Ascending:
+    """Ascending numbers (n,) that others are looked up in: ``searchsorted``, which ONNX has not."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.n = len(numbers)
+        self.values = wide(np.append(numbers, np.full(2 ** self.n.bit_length() - 1 - self.n, np.inf)))
+
+    def n_below(self, values: Tensor) -> Tensor:
+        """How many of them are less than each value (N,); all, if it is NaN."""
+        place = torch.zeros_like(values, dtype=torch.long)
+        for power in reversed(range(self.n.bit_length())):
+            less = self.values[place + (2**power - 1)] < values
+            place = torch.where(less, place + 2**power, place)
+        return torch.where(values.isnan(), self.n, place)
+
+    def between(self, x: Tensor, heights: Tensor) -> Tensor:
+        """What is linear between the numbers, where it has these heights (n,), and constant beyond: at x (N,)."""
+        if self.n == 1:
+            return heights.expand_as(x)
+        upper = self.n_below(x).clamp(1, self.n - 1)
+        low, high = self.values[upper - 1], self.values[upper]
+        # A step, where the same number is there twice, has the upper height.
+        share = torch.where(high > low, (x - low) / (high - low), 1.0).clamp(0.0, 1.0)
+        return heights[upper - 1] + share * (heights[upper] - heights[upper - 1])
 
 
 def on_grid(values: Tensor) -> Tensor:
     """What :func:`~socratic.uncertainty.conformal.on_grid` makes of scores (N,) of at most ``LARGEST``."""
-    powers = torch.exp2(torch.arange(1, math.frexp(LARGEST)[1], dtype=torch.float64))
     magnitude = values.abs()
-    # Compared with powers of 2, since a logarithm may be rounded to the next whole number.
-    place = n_below(powers, torch.where(magnitude <= LARGEST, magnitude, 0.0))
-    exponent = place + (powers[place.clamp_max(len(powers) - 1)] == magnitude).long()
-    step = torch.exp2(exponent.double() - GRID_BITS)
-    return torch.where(magnitude <= LARGEST, torch.round(values / step) * step, values)
-
-
-def between(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
-    """What is linear between the knots (n,), where it has these values (n,), and constant beyond them: at x (N,)."""
-    n = len(knots)
-    if n == 1:
-        return values.expand_as(x)
-    upper = n_below(knots, x).clamp(1, n - 1)
-    low, high = knots[upper - 1], knots[upper]
-    # A step, where there are two knots in one place, has the upper value.
-    share = torch.where(high > low, (x - low) / (high - low), 1.0).clamp(0.0, 1.0)
-    return values[upper - 1] + share * (values[upper] - values[upper - 1])
+    there = magnitude <= LARGEST
+    large = torch.where(there, magnitude, 1.0).clamp_min(1.0)
+    exponent = torch.floor(torch.log2(large))
+    # A logarithm may be rounded to the next whole number.
+    exponent = exponent + (torch.exp2(exponent + 1.0) <= large).double() - (torch.exp2(exponent) > large).double()
+    step = torch.exp2(exponent - GRID_BITS)
+    return torch.where(there, torch.round(values / step) * step, values)
 
 
 class TorchSurprise:
     """:class:`~socratic.uncertainty.surprise.Surprise`."""
 
     def __init__(self, surprise: Surprise) -> None:
-        self.knots, self.values = wide(surprise.knots), wide(surprise.values)
+        self.knots, self.values = Ascending(surprise.knots), wide(surprise.values)
         self.top, self.slope = surprise.top, surprise.slope
 
     def __call__(self, scores: Tensor) -> Tensor:
@@ -73,13 +76,11 @@ class TorchSurprise:
         finite = torch.where(scores < -LARGEST, -LARGEST, scores)
         finite = torch.where(finite > LARGEST, LARGEST, finite)
         finite = on_grid(finite)
-        n = len(self.knots)
-        if not n:
+        if not self.knots.n:
             return finite
-        last = self.knots[-1]
-        excess = finite - last
+        excess = finite - self.knots.values[self.knots.n - 1]
         beyond = self.top + self.slope * excess
-        return torch.where(excess > 0.0, beyond, between(finite, self.knots, self.values))
+        return torch.where(excess > 0.0, beyond, self.knots.between(finite, self.values))
 
 
 class TorchDetector:
@@ -120,14 +121,14 @@ class TorchConformal:
 
     def __init__(self, conformal: Conformal) -> None:
         self.total = conformal.worth + 1.0
-        self.scores = wide(conformal.scores)
+        self.scores = Ascending(conformal.scores)
         self.above = wide(np.append(np.cumsum(conformal.weights[::-1])[::-1], 0.0))
 
     def __call__(self, scores: Tensor) -> Tensor:
         """P-values (N,) of rows from their scores (N,)."""
-        if not len(self.scores):
+        if not self.scores.n:
             return torch.ones_like(scores)
-        return (self.above[n_below(self.scores, on_grid(scores))] + 1.0) / self.total
+        return (self.above[self.scores.n_below(on_grid(scores))] + 1.0) / self.total
 
 
 class TorchClassConformal:
@@ -175,26 +176,25 @@ class TorchLevels:
     """What :class:`~socratic.uncertainty.levels.Levels` makes of scores."""
 
     def __init__(self, levels: Levels) -> None:
-        self.n_missing, self.near = wide(levels.n_missing), wide(np.eye(len(levels.n_missing)))
+        self.n_missing, self.near = Ascending(levels.n_missing), wide(np.eye(len(levels.n_missing)))
         self.parts = []
         for number in range(len(levels.n_missing)):
             knots, values = levels.level(number)
-            self.parts.append((wide(knots), wide(values), levels.slope(number) if len(knots) else 1.0))
-        self.below, self.scores = wide(levels.below), wide(levels.scores)
+            self.parts.append((Ascending(knots), wide(values), levels.slope(number) if len(knots) else 1.0))
+        self.below, self.scores = Ascending(levels.below), wide(levels.scores)
 
     def __call__(self, scores: Tensor, n_missing: Tensor, unseen: Tensor) -> Tensor:
         """Scores (N,) of rows that miss so many cells (N,), and hold something unseen that is so rare (N,)."""
         found, endless = torch.zeros_like(scores), scores.abs() == torch.inf
         given = torch.where(endless, 0.0, on_grid(scores))
         for near, (knots, values, slope) in zip(self.near, self.parts, strict=True):
-            share = between(n_missing, self.n_missing, near)
+            share = self.n_missing.between(n_missing, near)
             moved = given
-            if len(knots):
-                excess = torch.where(
-                    given > knots[-1], given - knots[-1], torch.where(given < knots[0], given - knots[0], 0.0)
-                )
-                moved = between(given, knots, values) + slope * excess
+            if knots.n:
+                first, last = knots.values[0], knots.values[knots.n - 1]
+                excess = torch.where(given > last, given - last, torch.where(given < first, given - first, 0.0))
+                moved = knots.between(given, values) + slope * excess
             found = torch.where(share > 0.0, found + share * moved, found)
         found = torch.where(endless, scores, found)
-        least = between(1.0 - unseen, self.below, self.scores)
+        least = self.below.between(1.0 - unseen, self.scores)
         return torch.where((unseen < 1.0) & (found < least), least, found)

@@ -35,8 +35,9 @@ class ForestAnswers:
         doubt = cell_doubt(self.forest, worth=posterior.worth, prior_strength=posterior.prior_strength)
         share, spread, information = map(torch.as_tensor, (self.forest.class_share, doubt.spread, doubt.information))
         self.tables = [part.flatten(0, 1) for part in (share, spread, torch.as_tensor(doubt.expected))]
-        self.share = [of_tree.clone() for of_tree in share]
-        self.doubt = [of_tree.clone() for of_tree in torch.cat([spread, information.unsqueeze(-1)], -1)]
+        self.n_classes = share.shape[-1]
+        of_cells = torch.cat([spread, information.unsqueeze(-1)], -1)
+        self.share, self.doubt = ([part[trees].clone() for trees in self.cells.trees] for part in (share, of_cells))
 
     def log_joints(self, rows: Tensor, log_prior: Tensor) -> Tensor:
         """log p(x, class) by the circuit: (1, N, C)."""
@@ -62,11 +63,14 @@ class ForestAnswers:
 
     def _ask_holed(self, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same of rows with missing values, which may be in several cells of a tree."""
-        portions = [of_tree for some in self.cells.portions(x, values) for of_tree in some.unbind(1)]
-        # One tree at a time: ONNX Runtime cannot multiply stacks of matrices that have no rows.
-        mean = torch.stack([portion @ share for portion, share in zip(portions, self.share, strict=True)], 1)
-        doubt = torch.stack([portion**2 @ each for portion, each in zip(portions, self.doubt, strict=True)], 1)
-        return mean, doubt[..., :-1], (entropy(mean) - doubt[..., -1]).clamp_min(0.0)
+        found = []
+        for portions, share, doubt in zip(self.cells.portions(x, values), self.share, self.doubt, strict=True):
+            # One row more: ONNX Runtime cannot multiply stacks of matrices that have no rows.
+            padded = torch.nn.functional.pad(portions.transpose(0, 1), (0, 0, 0, 1))  # (T, N + 1, K)
+            found.append(torch.cat([padded @ share, padded**2 @ doubt], -1))
+        of_trees = torch.cat(found).transpose(0, 1)[:-1]
+        mean, spread, information = of_trees.split([self.n_classes, self.n_classes, 1], -1)
+        return mean, spread, (entropy(mean) - information.squeeze(-1)).clamp_min(0.0)
 
 
 class _Ways:

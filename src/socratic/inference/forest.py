@@ -21,6 +21,8 @@ _CACHED = 64
 """By so many times fewer numbers are gathered at once than fit in memory, so that they stay in a cache."""
 _FEW_CELLS = 4096
 """Of all trees: a product of matrices with so many is quicker than to gather those that a row may be in."""
+_COST_OF_GATHERING = 16
+"""By so many times a cell that is gathered takes longer: of more cells there is a product if rows may be in many."""
 _LEAST = 1e-30
 """The least probability."""
 _LITTLE = 0.01
@@ -269,22 +271,24 @@ def _flat(of_cells: np.ndarray) -> np.ndarray:
 
 def _log_density(forest: Forest, x: np.ndarray, row: np.ndarray, cell: np.ndarray) -> np.ndarray:
     """Log-density (P,) of some of the rows (N, V), in ascending order, within one of the cells (T K) of each."""
-    statistics, natural = forest.columns.number_statistics(x), _flat(forest.number_parameters)
+    first, last = int(row[0]), int(row[-1]) + 1
+    statistics, natural = forest.columns.number_statistics(x[first:last]), _flat(forest.number_parameters)
     found = np.empty(len(row))
-    if len(natural) <= _FEW_CELLS:
+    if len(natural) <= max(_FEW_CELLS, _COST_OF_GATHERING * len(row) // (last - first)):
         size = table_rows(len(natural))
-        for start in range(0, len(x), size):
+        for start in range(first, last, size):
             some = slice(*np.searchsorted(row, [start, start + size]))
-            found[some] = (statistics[start : start + size] @ natural.T)[row[some] - start, cell[some]]
+            part = statistics[start - first : start - first + size]
+            found[some] = (part @ natural.T)[row[some] - start, cell[some]]
     else:
         size = table_rows(_CACHED * natural.shape[1])
         for start in range(0, len(row), size):
             some = slice(start, start + size)
-            found[some] = np.einsum("pd,pd->p", statistics.take(row[some], 0), natural.take(cell[some], 0))
-    log_table, first = forest.log_table.ravel(), cell * len(forest.rank)
+            found[some] = np.einsum("pd,pd->p", statistics.take(row[some] - first, 0), natural.take(cell[some], 0))
+    log_table, offset = forest.log_table.ravel(), cell * len(forest.rank)
     for place in forest.columns.category_places(x):
         here = slice(None) if (place >= 0).all() else np.flatnonzero(place[row] >= 0)
-        found[here] += log_table.take(first[here] + place[row[here]])
+        found[here] += log_table.take(offset[here] + place[row[here]])
     return found
 
 
