@@ -14,6 +14,7 @@ from socratic.families import Bernoulli, Categorical, Gaussian
 from socratic.inference import forest as module
 from socratic.inference.forest import (
     TreeAnswers,
+    cell_doubt,
     cell_parameters,
     forest_posterior,
     forest_shares,
@@ -47,6 +48,10 @@ def every_row() -> list[np.ndarray]:
     return [np.column_stack([GRID, np.full_like(GRID, a), np.full_like(GRID, b)]) for a, b in values]
 
 
+def answers_of(forest: Forest, x: np.ndarray, worth: float, prior_strength: float) -> TreeAnswers:
+    return tree_answers(forest, x, cell_doubt(forest, worth=worth, prior_strength=prior_strength))
+
+
 def test_every_tree_is_normalised(forest: Forest) -> None:
     total = sum(np.exp(tree_log_joint(forest, rows)).sum((0, 2)) for rows in every_row()) * (GRID[1] - GRID[0])
     assert np.allclose(total, 1.0, atol=3e-3)  # densities jump at the ends of boxes
@@ -64,7 +69,7 @@ def test_missing_values_are_summed_and_integrated_out(forest: Forest) -> None:
 def test_answers_are_the_shares_of_the_joint(forest: Forest) -> None:
     x, _ = table(seed=5, missing=0.4)
     joint = np.exp(tree_log_joint(forest, x))
-    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    answers = answers_of(forest, x, 1.0, 0.1)
     assert np.allclose(answers.shares, joint / joint.sum(2, keepdims=True), atol=1e-12)
 
 
@@ -93,7 +98,7 @@ def test_cells_that_are_multiplied_and_those_that_are_gathered_say_the_same(
 def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) -> None:
     x, _ = table(seed=5, missing=0.3)
     x = x[:8]
-    answers = tree_answers(forest, x, worth=0.5, prior_strength=2.0)
+    answers = answers_of(forest, x, 0.5, 2.0)
     rng = np.random.default_rng(0)
     alpha = (2.0 + 0.5 * forest.count)[:, :, None] * np.maximum(forest.class_share, 1e-12)
     gammas = rng.standard_gamma(alpha, size=(20_000, *alpha.shape))
@@ -112,11 +117,26 @@ def test_moments_against_draws_of_the_cells_class_probabilities(forest: Forest) 
             assert within == pytest.approx(answers.entropy[row, tree], abs=0.02)
 
 
+def test_memory_of_a_posterior_is_that_of_its_trees_and_classes(forest: Forest) -> None:
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(3_000, 0.1), (4, forest.n_trees))
+    answers = TreeAnswers(shares, shares * (1.0 - shares) / 9.0, np.zeros(shares.shape[:2]))
+    even = np.full(3_000, 1.0 / 3_000)
+    classes = dataclasses.replace(
+        forest,
+        class_prior=even,
+        class_bias=np.zeros(3_000),
+        class_share=np.broadcast_to(even, (*forest.count.shape, 3_000)),
+    )
+    found = forest_posterior(classes, answers, classes.class_prior)  # squares of classes would be 300 MB a row
+    assert found.std.shape == (4, 3_000)
+
+
 def test_posterior_is_that_of_the_average_and_doubt_goes_down_with_rows(forest: Forest) -> None:
     x, _ = table(seed=5, missing=0.2)
-    few = forest_posterior(forest, tree_answers(forest, x, worth=0.1, prior_strength=0.1), forest.class_prior)
-    many = forest_posterior(forest, tree_answers(forest, x, worth=10.0, prior_strength=0.1), forest.class_prior)
-    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    few = forest_posterior(forest, answers_of(forest, x, 0.1, 0.1), forest.class_prior)
+    many = forest_posterior(forest, answers_of(forest, x, 10.0, 0.1), forest.class_prior)
+    shares = forest_shares(forest, answers_of(forest, x, 1.0, 0.1), forest.class_prior)
     assert np.allclose(few.mean.numpy(), shares)
     assert (few.mutual_information >= many.mutual_information - 1e-12).all()
     assert (few.std >= many.std - 1e-12).all()
@@ -125,7 +145,7 @@ def test_posterior_is_that_of_the_average_and_doubt_goes_down_with_rows(forest: 
 
 def test_another_prior_moves_the_odds(forest: Forest) -> None:
     x, _ = table(seed=5)
-    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    answers = answers_of(forest, x, 1.0, 0.1)
     prior = np.array([0.2, 0.3, 0.5])
     plain, moved = forest_shares(forest, answers, forest.class_prior), forest_shares(forest, answers, prior)
     expected = plain * prior / forest.class_prior
@@ -134,7 +154,7 @@ def test_another_prior_moves_the_odds(forest: Forest) -> None:
 
 def test_rows_far_from_everything_still_belong_to_a_class(forest: Forest) -> None:
     x = np.array([[1e9, 0.0, 1.0], [-1e300, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    shares = forest_shares(forest, answers_of(forest, x, 1.0, 0.1), forest.class_prior)
     assert np.isfinite(shares).all()
     assert np.allclose(shares.sum(1), 1.0)
 
@@ -147,7 +167,7 @@ def test_a_row_of_which_nothing_is_known_gets_the_class_prior(
     forest: Forest, sharpness: float, caution: float, bias: list[float]
 ) -> None:
     forest = dataclasses.replace(forest, sharpness=sharpness, caution=caution, class_bias=np.array(bias))
-    answers = tree_answers(forest, np.full((1, 3), np.nan), worth=1.0, prior_strength=0.1)
+    answers = answers_of(forest, np.full((1, 3), np.nan), 1.0, 0.1)
     for prior in (forest.class_prior, np.array([0.2, 0.3, 0.5])):
         assert np.allclose(forest_shares(forest, answers, prior), prior, atol=1e-12)
         assert np.allclose(forest_posterior(forest, answers, prior).mean, prior, atol=1e-12)
@@ -169,10 +189,32 @@ def test_deviations_are_those_of_answers_that_vary_a_little(
     assert np.allclose(found, np.abs(above - below) / 2.0, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("sharpness", "caution", "bias"), TEMPERINGS)
+def test_deviations_are_those_of_the_whole_covariance(
+    forest: Forest, sharpness: float, caution: float, bias: list[float]
+) -> None:
+    """Compared with products of matrices for each row."""
+    forest = dataclasses.replace(forest, sharpness=sharpness, caution=caution, class_bias=np.array(bias))
+    answers = answers_of(forest, table(seed=5, missing=0.4)[0], 0.3, 0.1)
+    found = forest_posterior(forest, answers, np.array([0.2, 0.3, 0.5]))
+    told = module._tell(torch.as_tensor(answers.shares.mean(1)), module.Tempering.of(forest))
+    for row, mean in enumerate(answers.shares.mean(1)):
+        answer, sure, shares, information = (
+            each[row].numpy() for each in (found.mean, told.sure, told.shares, told.told)
+        )
+        slope = np.diag(sharpness / np.maximum(mean, 1e-30)) + np.outer(told.slope[row].numpy() * bias, information)
+        slope = (1.0 - caution) * np.diag(sure / shares) @ (slope - sure @ slope)
+        slope = np.diag(answer) @ (slope - answer @ slope)
+        centred = answers.shares[row] - mean
+        covariance = centred.T @ centred / forest.n_trees + np.diag(answers.variance[row].mean(0))
+        variance = np.minimum(np.diag(slope @ covariance @ slope.T), answer * (1.0 - answer))
+        assert np.allclose(found.std[row], np.sqrt(variance), atol=1e-9)
+
+
 def test_a_class_without_rows_is_never_the_answer() -> None:
     x, y = table()
     forest = grow_forest(x, np.minimum(y, 1), FAMILIES, 3, n_trees=4, seed=1)
-    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    answers = answers_of(forest, x, 1.0, 0.1)
     for prior in (forest.class_prior, np.array([0.2, 0.3, 0.5])):
         found = forest_posterior(forest, answers, prior)
         assert np.allclose(found.mean.sum(1), 1.0)
@@ -213,7 +255,7 @@ def test_a_damaged_forest_is_refused(forest: Forest) -> None:
 def test_one_row_a_class_and_rows_that_are_all_alike() -> None:
     x = np.zeros((4, 2))
     forest = grow_forest(x, np.array([0, 0, 1, 1]), [Gaussian()] * 2, 2, n_trees=4)
-    shares = forest_shares(forest, tree_answers(forest, x, worth=1.0, prior_strength=0.1), forest.class_prior)
+    shares = forest_shares(forest, answers_of(forest, x, 1.0, 0.1), forest.class_prior)
     assert np.isfinite(shares).all()
 
 
@@ -225,7 +267,7 @@ def test_a_column_that_no_tree_looks_at_makes_no_difference() -> None:
     shares = joint / joint.sum(2, keepdims=True)
     for column in (np.nan, 2.0):
         x[:, 1] = column
-        found = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+        found = answers_of(forest, x, 1.0, 0.1)
         np.testing.assert_allclose(found.shares, shares, rtol=1e-9)
 
 
@@ -235,5 +277,5 @@ def test_columns_of_one_kind(columns: list[int]) -> None:
     x, families = x[:, columns], [FAMILIES[column] for column in columns]
     forest = grow_forest(x, y, families, 3, n_trees=5, most_cells=12, seed=1)
     joint = np.exp(tree_log_joint(forest, x))
-    found = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    found = answers_of(forest, x, 1.0, 0.1)
     np.testing.assert_allclose(found.shares, joint / joint.sum(2, keepdims=True), rtol=1e-9)

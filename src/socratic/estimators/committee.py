@@ -14,7 +14,7 @@ from socratic.circuit.circuit import Circuit
 from socratic.circuit.forest import Forest
 from socratic.circuit.graph import Graph
 from socratic.estimators.posterior import Uncertain, dropout_of
-from socratic.inference.forest import TreeAnswers, forest_posterior, forest_shares, tree_answers
+from socratic.inference.forest import TreeAnswers, cell_doubt, forest_posterior, forest_shares, tree_answers
 from socratic.inference.kinds import engine_of
 from socratic.inference.posterior import Posterior, class_shares
 from socratic.inference.weight_posterior import WeightPosterior
@@ -156,9 +156,10 @@ class ForestCommittee:
 
     def _ask(self, x: Tensor, doubt: WeightPosterior) -> Iterator[TreeAnswers]:
         """What the trees say of rows (N, V), some of them at a time."""
+        of_cells = cell_doubt(self.forest, worth=doubt.worth, prior_strength=doubt.prior_strength)
         for part in x.split(table_rows(3 * self.forest.n_trees * self.forest.n_classes)):
             rows = part.double().cpu().numpy()
-            yield tree_answers(self.forest, rows, worth=doubt.worth, prior_strength=doubt.prior_strength)
+            yield tree_answers(self.forest, rows, of_cells)
 
     def check(self) -> None:
         """Raise ``ValueError`` unless the parts that a model file gave fit together."""

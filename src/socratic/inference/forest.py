@@ -179,9 +179,9 @@ def cell_doubt(forest: Forest, *, worth: float, prior_strength: float) -> CellDo
     return CellDoubt(spread, expected, np.maximum(_entropy(share) - expected, 0.0))
 
 
-def tree_answers(forest: Forest, x: np.ndarray, *, worth: float, prior_strength: float) -> TreeAnswers:
-    """What each tree says of the classes of rows (N, V), the strength of a cell being ``prior_strength + worth n``."""
-    spread, expected, information = map(_flat, cell_doubt(forest, worth=worth, prior_strength=prior_strength))
+def tree_answers(forest: Forest, x: np.ndarray, doubt: CellDoubt) -> TreeAnswers:
+    """What each tree says of the classes of rows (N, V)."""
+    spread, expected, information = map(_flat, doubt)
     share = _flat(forest.class_share)
     words = forest.cell_tables.consistent(forest.columns.ranked(x))
     cell, several = first_cells(words)
@@ -214,19 +214,46 @@ def forest_posterior(
     tempering = Tempering.of(forest)
     told = _tell(mean, tempering)
     found = _under(told.shares, tempering, class_prior)
-    centred = shares - mean.unsqueeze(1)
-    covariance = centred.mT @ centred / forest.n_trees + torch.diag_embed(of_cells.mean(1))
-    # Of the logarithms before they are normalised, by the trees' average; then of those of the answers, of these.
-    steps = (tempering.sharpness / mean.clamp_min(_LEAST)).diag_embed()
-    steps = steps + (told.slope * tempering.class_bias).unsqueeze(2) * told.told.unsqueeze(1)
-    steps = steps - told.sure.unsqueeze(1) @ steps
-    steps = ((1.0 - tempering.caution) * told.sure / told.shares.clamp_min(_LEAST)).unsqueeze(2) * steps
-    slope = found.unsqueeze(2) * (steps - found.unsqueeze(1) @ steps)
-    variance = ((slope @ covariance) * slope).sum(2)
+    slope = _slope(mean, told, found, tempering)
+    variance = (slope @ (shares - mean.unsqueeze(1))).square().mean(1) + slope.variance(of_cells.mean(1))
     plain = entropy(mean)
     information = torch.minimum((plain - of_entropy.mean(1)).clamp_min(0.0), plain)
     std = sqrt_or_zero(torch.minimum(variance, found * (1.0 - found)))
     return Posterior(found, std, entropy(found), information, None, "forest")
+
+
+class _Slope(NamedTuple):
+    """How answers (N, C) change with the trees' average (N, C): a diagonal, and three directions for all classes.
+
+    So nothing has to be held for each pair of classes.
+    """
+
+    own: Tensor  # (N, C), the diagonal
+    shares: Tensor  # (N, C, 3), of the directions in the change of each class
+    directions: Tensor  # (N, 3, C)
+
+    def __matmul__(self, changes: Tensor) -> Tensor:
+        """The changes (N, T, C) of answers by those (N, T, C) of averages."""
+        return self.own.unsqueeze(1) * changes + changes @ self.directions.mT @ self.shares.mT
+
+    def variance(self, of_average: Tensor) -> Tensor:
+        """The variances (N, C) of answers by those (N, C) of averages whose classes vary independently."""
+        weighed = self.directions * of_average.unsqueeze(1)
+        together = ((self.shares @ (weighed @ self.directions.mT)) * self.shares).sum(2)
+        both = 2.0 * (self.shares * weighed.mT).sum(2) + self.own * of_average
+        return (together + self.own * both).clamp_min(0.0)
+
+
+def _slope(mean: Tensor, told: _Told, found: Tensor, tempering: Tempering) -> _Slope:
+    """Of the logarithms before they are normalised, then of those of the answers, then of the answers under a prior."""
+    steep = tempering.sharpness / mean.clamp_min(_LEAST)
+    bias = told.slope * tempering.class_bias
+    kept = (1.0 - tempering.caution) * told.sure / told.shares.clamp_min(_LEAST)
+    normalised = told.sure * steep + (told.sure * bias).sum(1, keepdim=True) * told.told
+    moved = found * kept * steep + (found * kept * bias).sum(1, keepdim=True) * told.told
+    moved = moved - (found * kept).sum(1, keepdim=True) * normalised
+    shares = found.unsqueeze(2) * torch.stack([kept * bias, -kept, -torch.ones_like(kept)], 2)
+    return _Slope(found * kept * steep, shares, torch.stack([told.told, normalised, moved], 1))
 
 
 def tempered_shares(mean: Tensor, forest: Forest, class_prior: np.ndarray) -> Tensor:

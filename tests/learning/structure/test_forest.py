@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from socratic.circuit.forest import Forest
 from socratic.families import Gaussian
-from socratic.inference.forest import forest_shares, tree_answers
+from socratic.inference.forest import cell_doubt, forest_shares, tree_answers
 from socratic.learning.structure import grow_forest
 
 
@@ -18,7 +18,7 @@ def grown(x: np.ndarray, y: np.ndarray, **settings: int) -> Forest:
 
 
 def shares(forest: Forest, x: np.ndarray) -> np.ndarray:
-    answers = tree_answers(forest, x, worth=1.0, prior_strength=0.1)
+    answers = tree_answers(forest, x, cell_doubt(forest, worth=1.0, prior_strength=0.1))
     return forest_shares(forest, answers, forest.class_prior)
 
 
