@@ -57,8 +57,8 @@ def test_one_row_of_a_rare_class_does_not_spoil_the_others() -> None:
     two = rng.permutation(np.flatnonzero(y < 2))
     train, test = two[:80], two[80:]
     losses = []
-    for rare in ([], np.flatnonzero(y == 2)[:1]):
-        chosen = np.concatenate([train, rare]).astype(int)
+    for rare in (np.empty(0, dtype=np.int64), np.flatnonzero(y == 2)[:1]):
+        chosen = np.concatenate([train, rare])
         found = shares(grown(x[chosen], y[chosen]), x[test])
         losses.append(-np.log(found[np.arange(len(test)), y[test]]).mean())
     assert losses[1] < losses[0] + 0.05

@@ -23,14 +23,14 @@ _CATEGORY_ROWS = 1.0
 """Rows of a column's frequencies that every cell is given."""
 _MIN_VARIANCE = 0.01
 """Of a leaf, in units of its standardised column."""
-_SHARPNESS, _CAUTION = (0.1, 4.0), (0.0, 0.95)
+_SHARPNESS, _CAUTION, _BIAS = (0.1, 4.0), (0.0, 0.95), (-3.0, 3.0)
 """From the least to the most: some of what the trees say is left, so that rows keep their order."""
 _COST = 3.0
 """Nats of all rows together that must be gained by saying anything but the class prior; powers beyond 1 cost extra."""
 _LEAST_LOSS_OF = 1e-9
 """A row that is less likely tells no more."""
-_MOST_JUDGED = 2_000_000
-"""Class probabilities by which a forest is tempered, at most."""
+_MOST_JUDGED, _MOST_BIASED = 400_000, 100
+"""Class probabilities by which a forest is tempered, at most; and classes that have a bias each, at most."""
 
 
 class _Tree(NamedTuple):
@@ -99,7 +99,8 @@ def grow_forest(
 
     def judge(trees: Sequence[_Tree]) -> _Judged:
         by_class = _stacked([tree.sums[:, :n_classes] for tree in trees])
-        return _judge(trees, by_class.sum(2), _class_shares(by_class), y, weight)
+        biased = len(trees) == n_trees and n_classes <= _MOST_BIASED
+        return _judge(trees, by_class.sum(2), _class_shares(by_class), y, weight, biased=biased)
 
     trees = grow(n_trees, "sqrt")
     judged = judge(trees)
@@ -269,7 +270,13 @@ def _within_boxes(cells: dict[str, np.ndarray], boxes: np.ndarray, columns: Colu
 
 
 def _judge(
-    trees: Sequence[_Tree], count: np.ndarray, class_share: np.ndarray, y: np.ndarray, weight: np.ndarray
+    trees: Sequence[_Tree],
+    count: np.ndarray,
+    class_share: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    biased: bool,
 ) -> _Judged:
     """How likely rows are by the trees that were grown without them; of no rows nothing is known."""
     n_classes = class_share.shape[2]
@@ -282,13 +289,16 @@ def _judge(
     prior = torch.as_tensor(np.bincount(y, weight, n_classes) / weight.sum())
     of_nothing = torch.as_tensor(shares_of_nothing(count, class_share))
     step = len(judged) * n_classes // _MOST_JUDGED + 1
-    found = _temper(prior, of_nothing, mean[::step], labels[::step], torch.as_tensor(weight[judged][::step]))
+    rows = (mean[::step], labels[::step], torch.as_tensor(weight[judged][::step]))
+    found = _temper(prior, of_nothing, *rows, biased=biased)
     losses = np.full(len(y), np.nan)
     losses[judged] = _losses(mean, labels, found).numpy()
     return _Judged(found, losses)
 
 
-def _temper(prior: Tensor, of_nothing: Tensor, mean: Tensor, labels: Tensor, weight: Tensor) -> Tempering:
+def _temper(
+    prior: Tensor, of_nothing: Tensor, mean: Tensor, labels: Tensor, weight: Tensor, *, biased: bool
+) -> Tempering:
     """The tempering under which rows are most likely by trees that were grown without them.
 
     Parameters
@@ -297,6 +307,8 @@ def _temper(prior: Tensor, of_nothing: Tensor, mean: Tensor, labels: Tensor, wei
     mean : Tensor (M, C)
         What these trees say on average.
     labels, weight : Tensor (M,)
+    biased : bool
+        Whether there is a bias for each class.
     """
     from scipy.optimize import minimize
 
@@ -317,7 +329,7 @@ def _temper(prior: Tensor, of_nothing: Tensor, mean: Tensor, labels: Tensor, wei
         return float(total.detach()), given.grad.numpy()
 
     start = np.concatenate([[1.0, 0.01], np.zeros(len(prior))])
-    bounds = [_SHARPNESS, _CAUTION, *[(-3.0, 3.0)] * len(prior)]
+    bounds = [_SHARPNESS, _CAUTION, *[_BIAS if biased else (0.0, 0.0)] * len(prior)]
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x if len(labels) else start
     return tempering(torch.as_tensor(best))._replace(sharpness=float(best[0]), caution=float(best[1]))
 
