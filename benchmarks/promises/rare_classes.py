@@ -1,4 +1,4 @@
-"""Mean class probabilities agree with frequencies, also of rare classes, and log-loss is not above a constant's.
+"""Mean class probabilities agree with frequencies, also of rare classes; log-loss is hardly ever above a constant's.
 
 how frequent the rare class is among the rows that are trained on and among others, how probable it is of these on
 average, and their log-loss beside that of the frequencies among the training rows, whatever the row. After ± is the
@@ -36,10 +36,10 @@ def drawn(tell: float, share: float, rng: np.random.Generator) -> Drawn:
 
 
 def thinned(rows: Rows, rare: int, share: float, rng: np.random.Generator) -> Drawn:
-    """Two halves of a table of whose rare class most rows are left out."""
+    """Two halves of a table of whose rare class most rows are left out, with as many of it in either."""
     x, y = rows
     others, members = rng.permutation(np.flatnonzero(y != rare)), rng.permutation(np.flatnonzero(y == rare))
-    members = members[: round(share / (1.0 - share) * len(others))]
+    members, others = members[: 2 * round(share / (1.0 - share) * len(others) / 2)], others[: len(others) // 2 * 2]
     train, test = (np.concatenate([others[half::2], members[half::2]]) for half in range(2))
     return (x[train], y[train]), (x[test], y[test])
 
