@@ -59,7 +59,7 @@ def fitted(model: str, rows: Sample, seed: int) -> Any:
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
         half = len(rows.x) // 2
         guarded = make_pipeline(codes, RandomForestClassifier(50, random_state=seed)).fit(rows.x[:half], rows.y[:half])
-        return CircuitGuard(guarded, random_state=seed).fit(rows.x[half:])
+        return CircuitGuard(guarded, random_state=seed).fit(rows.x[half:], unseen=True)
 
 
 def p_value(model: Any, rows: pd.DataFrame) -> np.ndarray:

@@ -32,7 +32,7 @@ def fitted(kind: Any, n_rows: int = N_MIXED, **settings: Any) -> Any:
 
 def said_in_python(model: Any, rows: Any) -> dict[str, np.ndarray]:
     doubt = model.uncertainty(rows)
-    found = {"log_likelihood": model.score_samples(rows), "relative_std": doubt.relative_std, "log_std": doubt.log_std}
+    found = {"log_likelihood": doubt.log_likelihood, "relative_std": doubt.relative_std, "log_std": doubt.log_std}
     if isinstance(model, CircuitOutlierDetector):
         found |= {"p_value": model.p_value(rows), "unfamiliar": model.predict(rows) == -1}
     return found
