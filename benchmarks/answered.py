@@ -37,7 +37,7 @@ VERSION = 2
 def measure(model: Model, x: pd.DataFrame, y: np.ndarray, most_rows: int, seed: int) -> Measures:
     """Errors and numbers of answered rows, and the share that boosting answers with as few errors."""
     train, test = split(y, most_rows, seed)
-    fitted = model(x.iloc[train], seed).set_params(risk=RISK, risk_confidence=None).fit(x.iloc[train], y[train])
+    fitted = model(x.iloc[train], seed).set_params(risk=RISK).fit(x.iloc[train], y[train])
     other = boosting(x.iloc[train], seed).fit(x.iloc[train], y[train])
     answer = fitted.answer(x.iloc[test])
     wrong = fitted.classes_[answer.probabilities.argmax(1)] != y[test]

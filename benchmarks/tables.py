@@ -95,7 +95,7 @@ def classes(model: Model, x: pd.DataFrame, y: np.ndarray, most_rows: int, seed: 
         found["log-loss" + suffix] = float(log_loss(y[test], probabilities, labels=fitted.classes_))
         found["answered" + suffix] = answered(probabilities, right)
         if not suffix and isinstance(fitted, CircuitClassifier):
-            kept = fitted.set_params(risk=RISK, risk_confidence=None).verdict(rows) == "familiar"
+            kept = fitted.set_params(risk=RISK).verdict(rows) == "familiar"
             found["kept"], found["errors kept"] = float(kept.mean()), float(np.sum(kept & ~right) / max(kept.sum(), 1))
     return found
 

@@ -1,6 +1,6 @@
 """Errors among answered rows, by which promise is made of a risk of 5 %.
 
-*With 90 % confidence* is `risk_confidence=0.9`, the default; *on average* is `risk_confidence=None`. A classifier with
+*With 90 % confidence* is `risk_confidence=0.9`; *on average* is `risk_confidence=None`, the default. A classifier with
 default settings is fitted on some rows of a table, at most 2,000, and asked about the others. Those familiar are taken
 for all that there is, so that the error among answered rows is known and not estimated: 200 times 400 of them are drawn
 at random, repeats included, to calibrate on. Then all seeds of a table together, in brackets standard errors over

@@ -207,7 +207,7 @@ def test_names_that_are_taken(run: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_ambiguous_rows_are_counted_and_told_of(run: Run, hazy: Path, tmp_path: Path) -> None:
-    assert "risk 0.1 with 0.9 confidence: " in " ".join(run("info", hazy / "model").out.split())
+    assert "risk 0.1 on average over calibrations: " in " ".join(run("info", hazy / "model").out.split())
     done = run("predict", hazy / "model", hazy / "test.csv", "-o", tmp_path / "out.csv")
     assert (done.code, done.err) == (0, "")
     rows = [dict(zip(ADDED, row[3:], strict=True)) for row in read_csv(tmp_path / "out.csv")[1]]
@@ -231,10 +231,10 @@ def test_a_risk_that_cannot_be_kept_is_told_of(run: Run, folder: Path, tmp_path:
         assert message in assert_one_line(run(*fit, "--risk-confidence", odd))
 
 
-def test_a_risk_is_kept_on_average_if_asked_for(run: Run, folder: Path, tmp_path: Path) -> None:
-    fit = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "m", "--risk", "0.2", "--risk-confidence", "mean"]
-    assert "0.2 on average over calibrations: " in " ".join(run(*fit).out.split())
-    assert load(tmp_path / "m").risk_confidence is None
+def test_a_risk_is_kept_with_a_confidence_if_asked_for(run: Run, folder: Path, tmp_path: Path) -> None:
+    fit = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "m", "--risk", "0.2", "--risk-confidence"]
+    assert "0.2 with 0.8 confidence: " in " ".join(run(*fit, "0.8").out.split())
+    assert load(tmp_path / "m").risk_confidence == 0.8
 
 
 def test_booleans_in_any_case(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_refusing_more_rows_as_unfamiliar_changes_which_rows_the_risk_is_of(caut
     ambiguity = cautious.ambiguity_
     x, _ = overlapping(300, 1)
     cautious.set_params(rejection_rate=0.5)
-    expected = ambiguity.risk(cautious.predict_proba(x).max(1), 0.5, 0.9)
+    expected = ambiguity.risk(cautious.predict_proba(x).max(1), 0.5)
     np.testing.assert_array_equal(cautious.risks(cautious.answer(x)), expected)
     assert (ambiguity.p_value > 0.5).sum() < 0.6 * len(ambiguity.p_value)
 
@@ -83,18 +83,28 @@ def test_the_promise_can_be_changed_and_the_one_on_average_answers_more(cautious
     x, _ = overlapping(2000, 1)
     shares = {
         confidence: (cautious.set_params(risk_confidence=confidence).verdict(x) == "familiar").mean()
-        for confidence in (0.99, 0.9, 0.5, None)
+        for confidence in (0.9, 0.8, None)
     }
-    cautious.set_params(risk_confidence=0.9)
+    cautious.set_params(risk_confidence=None)
     assert sorted(shares.values()) == list(shares.values())
     assert shares[0.9] < shares[None]
+
+
+def test_files_keep_the_promise(cautious: CircuitClassifier, tmp_path: Path) -> None:
+    x, _ = overlapping(300, 1)
+    cautious.set_params(risk_confidence=0.8).save(tmp_path / "model")
+    expected = cautious.verdict(x)
+    cautious.set_params(risk_confidence=None)
+    again = load(tmp_path / "model")
+    assert again.risk_confidence == 0.8
+    np.testing.assert_array_equal(again.verdict(x), expected)
 
 
 def test_files_keep_it(cautious: CircuitClassifier, tmp_path: Path) -> None:
     x, _ = overlapping(300, 1)
     cautious.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert (again.risk, again.risk_confidence) == (0.08, 0.9)
+    assert again.risk == 0.08
     np.testing.assert_array_equal(again.verdict(x), cautious.verdict(x))
     np.testing.assert_array_equal(again.set_params(risk=0.2).verdict(x), cautious.set_params(risk=0.2).verdict(x))
 
@@ -111,15 +121,17 @@ def test_models_from_before_answer_as_they_did(model: CircuitClassifier, tmp_pat
 
 
 def test_too_few_rows_answer_nothing_and_say_so() -> None:
-    with pytest.warns(
-        CalibrationWarning, match=r"risk=0\.01 with risk_confidence=0\.9 needs at least 299 familiar rows .* ambig"
-    ):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99 familiar rows .* every row is ambig"):
         few = CircuitClassifier(**QUICK, risk=0.01).fit(*overlapping(80, 0))
     x, _ = overlapping(50, 1)
-    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 with risk_confidence=0\.9 needs at least 299"):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99"):
         assert not (few.verdict(x) == "familiar").any()
-    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 with risk_confidence=0\.9 needs at least 299"):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.01 needs at least 99"):
         few.predict_or_reject(x)
+    few.set_params(risk_confidence=0.9)
+    told = r"risk=0\.01 with risk_confidence=0\.9 needs at least 299 familiar rows .* or lower risk_confidence"
+    with pytest.warns(CalibrationWarning, match=told):
+        few.verdict(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         few.reject(x)  # which does not depend on the risk
@@ -129,11 +141,9 @@ def test_too_few_rows_answer_nothing_and_say_so() -> None:
 def test_a_risk_that_no_answer_reaches_is_told() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(600, 3)), rng.integers(0, 2, 600)  # which have nothing to do with each other
-    with pytest.warns(
-        CalibrationWarning, match=r"risk=0\.05 with risk_confidence=0\.9 is less than the calibration rows allow"
-    ):
+    with pytest.warns(CalibrationWarning, match=r"risk=0\.05 is less than the calibration rows allow"):
         model = CircuitClassifier(**QUICK, risk=0.05).fit(x, y)
-    with pytest.warns(CalibrationWarning, match="raise risk, or lower risk_confidence, or fit more rows"):
+    with pytest.warns(CalibrationWarning, match="raise risk, or fit more rows"):
         assert not (model.verdict(x) == "familiar").any()
 
 
@@ -156,7 +166,7 @@ def test_confidences_must_be_shares(model: CircuitClassifier, confidence: Any) -
     model.set_params(risk_confidence=confidence, risk=0.1)
     with pytest.raises(ValueError, match=message):
         model.verdict(overlapping(5, 1)[0])
-    model.set_params(risk_confidence=0.9, risk=None)
+    model.set_params(risk_confidence=None, risk=None)
 
 
 @pytest.mark.slow

@@ -122,10 +122,10 @@ def fit(
         str,
         typer.Option(
             metavar="SHARE|mean",
-            help="How sure to be that --risk is kept; mean keeps it on average over calibrations alone, and answers "
-            "more rows.",
+            help="How sure to be that --risk is kept, such as 0.9: answers fewer rows than mean, which keeps it on "
+            "average over calibrations.",
         ),
-    ] = "0.9",
+    ] = "mean",
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; by default chosen by their number.")
     ] = None,

@@ -114,7 +114,7 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         detector: str = "combined",
         rejection_rate: float = 0.05,
         risk: float | None = None,
-        risk_confidence: float | None = 0.9,
+        risk_confidence: float | None = None,
         rejected_label: Any = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,

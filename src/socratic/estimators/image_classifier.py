@@ -109,7 +109,7 @@ class CircuitImageClassifier(CircuitClassifierBase, ImageEstimator):
         detector: str = "combined",
         rejection_rate: float = 0.05,
         risk: float | None = None,
-        risk_confidence: float | None = 0.9,
+        risk_confidence: float | None = None,
         rejected_label: Any = None,
         checkpoint: str | Path | None = None,
         verbose: bool = False,

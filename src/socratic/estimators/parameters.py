@@ -289,14 +289,14 @@ _REJECTION = {
     ),
     "risk": Parameter(
         "float or None",
-        "Share of errors among answered rows, at most, in the share ``risk_confidence`` of calibrations: rows whose "
-        "classes are too close for that are ambiguous. None: no row is. It can be changed after ``fit``.",
+        "Share of errors among answered rows, at most, on average over calibrations or with ``risk_confidence``: rows "
+        "whose classes are too close for that are ambiguous. None: no row is. It can be changed after ``fit``.",
         check_risk,
     ),
     "risk_confidence": Parameter(
         "float or None",
-        "How sure to be that errors among answered rows are at most ``risk``. None: only on average over calibrations, "
-        "those that answer nothing counted as without error, which answers more rows. It can be changed after ``fit``.",
+        "How sure to be that errors among answered rows are at most ``risk``, such as 0.9. None: they are on average "
+        "over calibrations, those that answer nothing counted as without error. It can be changed after ``fit``.",
         check_risk,
     ),
     "rejected_label": Parameter("object", "What ``predict_or_reject`` answers for refused rows.", lambda *_: None),

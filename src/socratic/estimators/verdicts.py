@@ -32,9 +32,9 @@ class JudgingClassifier(RejectingEstimator):
         """What to make of each row: (N,) of "familiar", "unfamiliar" or "ambiguous".
 
         *Unfamiliar* is what :meth:`reject` refuses. Of the others those are *ambiguous* that could not be answered
-        without the errors among answered rows exceeding the chosen ``risk``, in the share ``risk_confidence`` of
-        calibrations; without a risk there are none. Says with a ``CalibrationWarning`` if the model cannot keep what it
-        promises.
+        without the errors among answered rows exceeding the chosen ``risk``, on average or with the chosen
+        ``risk_confidence``; without a risk there are none. Says with a ``CalibrationWarning`` if the model cannot keep
+        what it promises.
         """
         verdicts = self.verdicts(self.answer(X))
         self._warn_unless_kept()
