@@ -448,6 +448,7 @@ def main() -> None:
     """Fuzz, and write what became of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=20_000, help="how many files, of all models together")
+    parser.add_argument("--only", metavar="MODEL", help="one kind of model, by its name in the table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--keep", type=Path, help="a folder for the files that something is wrong with")
@@ -458,6 +459,8 @@ def main() -> None:
     models = originals()
     reports = []
     for original in models:
+        if arguments.only not in (None, original.name):
+            continue
         reports.append(fuzz(original, -(-arguments.files // len(models)), arguments.seed))
         print(table(reports[-1:]).splitlines()[-1], flush=True)
         for number, (how, what, content) in enumerate(reports[-1].problems):

@@ -56,6 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("density", ("table_", 2, "counts"), [1.0, 2.0, "many"], "a count of the column 'x2' must be a finite number"),
         ("density", ("table_", 2, "categories"), list("abcd"), "the values of the column 'x2' do not fit"),
         ("density", ("table_", 2, "family"), {"family": "categorical", "n_categories": 10**10}, "are not those of"),
+        ("density", ("table_", 2, "scale"), 2.0, "the column 'x2' has categorical leaves, whose values are not scaled"),
+        ("density", ("table_", 0, "family"), {"family": "gamma"}, "the leaves of 'x0' are not those of its circuit"),
         ("density", ("table_", 0, "mean"), "0", "mean of the column 'x0' must be a finite number; got '0'"),
         ("density", ("table_", 0, "unseen"), 2.0, "unseen of the column 'x0' must be between 0 and 1"),
         ("density", ("table_", 0, "constant"), "yes", "constant of the column 'x0' must be true or false"),

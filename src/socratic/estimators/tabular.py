@@ -143,7 +143,8 @@ class TableEstimator(ExplainingEstimator):
         if not self.circuit_.n_features == len(columns) == len(names) == n_columns:
             raise ValueError("its columns do not fit its circuit")
         for column, families in zip(columns, self.circuit_.column_families, strict=True):
-            if any(family.n_values != column.family.n_values for family in families):
+            own = column.family.name, column.family.n_values
+            if any((family.name, family.n_values) != own for family in families):
                 raise ValueError(f"the leaves of {column.name!r} are not those of its circuit")
         if hasattr(self, "expected_"):
             self.expected_.check(len(columns))

@@ -120,6 +120,8 @@ class Column:
         for name, value in (("scale", self.scale), ("width", width)):
             if not check_number(f"{name} of {what}", value) > 0.0:
                 raise ValueError(f"{name} of {what} must be above 0; got {value!r}")
+        if self.family.scaling == "none" and (self.mean, self.scale, self.bend) != (0.0, 1.0, None):
+            raise ValueError(f"{what} has {self.family.name} leaves, whose values are not scaled")
         if self.unseen is not None and not 0.0 < check_number(f"unseen of {what}", self.unseen) < 1.0:
             raise ValueError(f"unseen of {what} must be between 0 and 1; got {self.unseen!r}")
         self._check_values(what)
