@@ -27,7 +27,7 @@ from socratic.uncertainty import auroc
 METHODS = ("circuit", "all kernels", "forest", "neighbours")
 PROTOCOLS = ("contaminated", "normal")
 HEADER = ("set", *(f"{protocol}: {method}" for protocol in PROTOCOLS for method in METHODS), "refused")
-SEEDS = 3
+SEEDS = 2
 _MOST_ROWS = 3000
 
 Rows = tuple[np.ndarray, np.ndarray]

@@ -242,7 +242,7 @@ def divided_kernels(
     excess = _log_likelihood(sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
     (root,) = circuit.root_branches()
     with torch.no_grad():
-        root.logits += torch.as_tensor(np.minimum(excess - np.median(excess), 0.0))
+        root.logits.add_(torch.as_tensor(np.minimum(excess - np.median(excess), 0.0)))
     return circuit
 
 
