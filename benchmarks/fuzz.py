@@ -116,7 +116,7 @@ class Server:
 
         def watch() -> None:
             connection = http.client.HTTPConnection(self.address, timeout=60)
-            while not ended.wait(0.005):
+            while not ended.wait(0.02):
                 began = time.monotonic()
                 connection.request("GET", "/readyz")
                 connection.getresponse().read()
@@ -170,6 +170,10 @@ class Server:
             except OSError:  # it has heard enough
                 pass
 
+    def reconnect(self) -> None:
+        """Forget a reply that did not come to its end."""
+        self._connection.close()
+
     def statuses(self) -> Counter[int]:
         """Replies so far by their status, as the server counts them."""
         self._connection.close()  # it may have been idle for longer than the server waits
@@ -209,8 +213,9 @@ def send(server: Server, asked: Asked, random_: random.Random, n_requests: int) 
             n_bytes = len(request.body)
             try:
                 cost = server.cost_of(request)
-            except AssertionError as error:
-                wrong.append(str(error))
+            except (AssertionError, OSError) as error:
+                wrong.append(f"{error!r}: {request.method} {request.path} {n_bytes} {request.body[:300]!r}")
+                server.reconnect()
                 continue
             worst[kind].add(n_bytes, cost)
             if any(each > most for each, most in zip(cost, budget(n_bytes), strict=True)):

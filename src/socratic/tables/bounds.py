@@ -16,7 +16,7 @@ from socratic.tables.batches import import_pyarrow
 from socratic.tables.parquet_pages import DICTIONARY, Chunk, Page, chunks, pages
 
 _MIB = 2**20
-_AT_A_TIME = 16 * _MIB
+AT_A_TIME = 16 * _MIB
 """What rows that are unpacked together hold, about."""
 _MOST_OF_A_ROW = 128 * _MIB
 _MOST_OF_PAGES = 256 * _MIB
@@ -133,7 +133,7 @@ def rows_at_a_time(path: Path, opened: Any, bounds: Bounds, most: int) -> int:
         raise TooLargeError(
             f"{path} may have rows of {sum(row):.0f} bytes, more than {_MOST_OF_A_ROW}; write them shorter"
         )
-    return max(1, min(most, math.floor(_AT_A_TIME / max(1.0, sum(row)))))
+    return max(1, min(most, math.floor(AT_A_TIME / max(1.0, sum(row)))))
 
 
 def _pages_of(file: IO[bytes], chunk: Chunk, path: Path, most: int) -> Iterator[Page]:
@@ -172,7 +172,7 @@ def _column(path: Path, opened: Any, group: int, place: int, found: list[Page], 
 
 def _unfolded(path: Path, name: str, group: int, n_values: int, dictionary: int, bounds: Bounds) -> tuple[float, float]:
     """Bytes of the texts of a column that has them in a dictionary, all together and the longest, at most."""
-    if n_values * dictionary <= _AT_A_TIME:
+    if n_values * dictionary <= AT_A_TIME:
         return float(n_values * dictionary), float(dictionary)
     if dictionary > _MOST_OF_PAGES:
         raise TooLargeError(f"{path} has a dictionary of {dictionary} bytes, more than {_MOST_OF_PAGES}")

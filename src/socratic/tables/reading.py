@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from socratic.errors import DataFileError
 from socratic.tables.batches import Kind, import_pyarrow, kind_of
-from socratic.tables.bounds import Bounds, read_end, rows_at_a_time
+from socratic.tables.bounds import AT_A_TIME, Bounds, read_end, rows_at_a_time
 from socratic.tables.cells import shorten
 from socratic.tables.kinds import Tally
 from socratic.tables.names import repeated
@@ -301,13 +301,10 @@ class ParquetSource(TableSource):
         pa = import_pyarrow()
         from pyarrow import parquet
 
-        start = n_bytes = 0
+        start = 0
         try:
             with self._opened() as raw, parquet.ParquetFile(raw, pre_buffer=False) as file:
-                for batch in file.iter_batches(self._at_a_time, use_threads=False):
-                    if self._bounds is not None:  # pages do not say how much texts share with those before them
-                        n_bytes += sum(each.nbytes for each in batch.columns if not pa.types.is_dictionary(each.type))
-                        self._bounds.check_unpacked(self.path, n_bytes)
+                for batch in self._joined(file.iter_batches(self._at_a_time, use_threads=False)):
                     batch.validate(full=True)  # text may be no text
                     yield Chunk(batch, start, start + batch.num_rows)
                     start += batch.num_rows
@@ -316,6 +313,25 @@ class ParquetSource(TableSource):
 
     def _opened(self) -> Any:
         return import_pyarrow().OSFile(os.fsencode(self.path))  # of names as text it takes those in UTF-8 alone
+
+    def _joined(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The rows of batches that are small for fear of long rows, as many at a time as turn out to be short."""
+        if self._bounds is None:
+            yield from batches
+            return
+        pa = import_pyarrow()
+        waiting: list[Any] = []
+        n_unpacked = n_rows = n_bytes = 0
+        for batch in batches:
+            n_unpacked += sum(each.nbytes for each in batch.columns if not pa.types.is_dictionary(each.type))
+            self._bounds.check_unpacked(self.path, n_unpacked)  # pages do not say how much texts share
+            waiting.append(batch)
+            n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + batch.nbytes
+            if n_rows + self._at_a_time > CHUNK_ROWS or n_bytes > AT_A_TIME:
+                yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+                waiting, n_rows, n_bytes = [], 0, 0
+        if waiting:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
     def kinds(self, names: Sequence[str]) -> dict[str, Kind]:
         """What some columns hold, by their types."""
