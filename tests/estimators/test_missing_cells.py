@@ -63,7 +63,7 @@ def test_rows_are_refused_as_often_whatever_they_miss(kind: str) -> None:
     mean, error = np.mean(refused, 0), np.std(refused, 0) / np.sqrt(11)
     print(kind, *(f"{share:.0%} hidden: {m:.3f} ({e:.3f})" for share, m, e in zip(shares, mean, error, strict=True)))
     assert (mean < 0.06 + 2.0 * error).all()
-    assert (mean > 0.02).all()  # less than 5 %, where rows of one cell are tied
+    assert (mean > 0.01).all()  # less than 5 %: most rows of one cell are tied
 
 
 @pytest.mark.parametrize("kind", ["detector", "few"])
