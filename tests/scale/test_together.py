@@ -14,7 +14,6 @@ import pytest
 
 from socratic.errors import DataFileError
 from socratic.scale import ModelScorer, Place, score_files
-from socratic.scale import locks as module
 from socratic.scale.manifest import Manifest, list_dataset
 from tests.scale.conftest import contents, write_tables
 from tests.scale.test_places import staged
@@ -53,7 +52,7 @@ def another_run(model: Path, data: Path, out: Path, n_jobs: int = 1) -> Iterator
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(module.fcntl is None, reason="this system has no such locks")
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no such locks")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_another_model_waits_for_the_run_or_for_its_end(models: Path, tmp_path: Path, n_jobs: int) -> None:
     data, out = write_tables(tmp_path / "data"), tmp_path / "out"
@@ -78,7 +77,7 @@ def test_another_model_waits_for_the_run_or_for_its_end(models: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(module.fcntl is None, reason="this system has no such locks")
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no such locks")
 def test_the_same_model_joins_a_run(models: Path, tmp_path: Path) -> None:
     data, out = write_tables(tmp_path / "data"), tmp_path / "out"
     with another_run(models / "model", data, out):
@@ -97,7 +96,7 @@ def test_without_locks_a_run_ends_at_its_next_file(models: Path, tmp_path: Path,
         yield from outcomes
 
     with pytest.raises(DataFileError, match=r"another model, or one with other columns, has begun to score to .*out"):
-        score_files(models / "model", data, out, rescore=rescore, watch=overtaken)  # type: ignore[arg-type]
+        score_files(models / "model", data, out, rescore=rescore, watch=overtaken)
     assert score_files(models / "other", data, out).n_before == 4
     score_files(models / "other", data, tmp_path / "fresh")
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
