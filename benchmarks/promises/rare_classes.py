@@ -5,6 +5,9 @@ average, and their log-loss beside that of the frequencies among the training ro
 standard error of the mean over seeds, of which each divides or draws its rows anew. *Noise*: labels that have nothing
 to do with the columns. *Buyers*: columns that tell a little. Of wine, breast cancer and digits (seven to nine) most
 rows of a class are left out, of *wine, one row* all but one that is trained on: rows to test are of the other two.
+Where only six to twelve rows of the rare class are trained on, as of these, it is still overstated, by a twentieth to
+an eighth. Before, probabilities were tempered towards equal ones: noise of 5 % and 30 % and buyers had mean
+probabilities of 0.117, 0.381 and 0.127 then, and a log-loss of 0.261, 0.641 and 0.281 (five seeds).
 """
 
 from __future__ import annotations
