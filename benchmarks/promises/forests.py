@@ -1,10 +1,13 @@
 """Forests are as accurate as a random forest, within half a point.
 
 accuracy and log-loss of `CircuitClassifier` with its defaults beside those of scikit-learn's `RandomForestClassifier`
-with its own, which gets medians for missing cells and one-hot codes for text. After ± is the standard error of the mean
-difference over seeds, of which each divides the rows anew; in the last row it is that over tables. Two thirds of the
-rows are learnt from, at most 1,200, and at most 2,000 others tested; of digits a third, too. In the log-loss of the
-random forest a probability of 0 is the least number that there is.
+with its own, which gets medians for missing cells and one-hot codes for text. After ± is the standard error of the
+mean difference over seeds, of which each divides the rows anew; in the last row it is that over tables. Two thirds of
+the rows are learnt from, at most 1,200, and at most 2,000 others tested; of digits a third, too. In the log-loss of
+the random forest a probability of 0 is the least number that there is. When ten trees chose how many columns splits
+look at, and probabilities were tempered towards equal ones, the first of these seeds gave 0.923 and 0.957 on digits,
+where it now gives 0.939 and 0.970, and on average over all tables an accuracy of 0.885 and a log-loss of 0.284, now
+0.888 and 0.275.
 """
 
 from __future__ import annotations
