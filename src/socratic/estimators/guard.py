@@ -277,6 +277,8 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         _density("its density", self.density_)
+        if not hasattr(self, "classes_"):
+            raise ValueError("it has no classes")
         self.profile_.check(self.density_.circuit_)
         for name in self.detector_.weights:
             check_choice("a score of its detector", name, GUARD_SCORES)
