@@ -29,7 +29,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -430,10 +430,8 @@ def fuzz(original: Original, n_files: int, seed: int) -> Report:
 
 def _changed(change: Callable[[bytes, random.Random], bytes], content: bytes, random_: random.Random) -> bytes:
     while True:
-        try:
+        with suppress(RecursionError):  # nested too deep to be written
             return change(content, random_)
-        except RecursionError:  # nested too deep to be written
-            continue
 
 
 def _peak() -> float:
