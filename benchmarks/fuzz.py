@@ -302,6 +302,7 @@ def main() -> None:
         f"| {what} | {count} |"
         for what, count in {
             "replies": f"{statuses.total():,}",
+            "of them to requests made up here": f"{given.requests:,}",
             "of them to what schemathesis made up": f"{n_made_up:,}",
             "connections with other bytes": f"{given.shouts:,}",
             **{f"replies {status}": f"{count:,}" for status, count in sorted(statuses.items())},
@@ -320,7 +321,8 @@ def main() -> None:
         *(most.row(kind) for kind, most in worst.items()),
         f"| budget | | | | {allowed} |",
     ]
-    said = f"# Requests that nobody should send\n\n`python -m benchmarks.fuzz`, Python {platform.python_version()}."
+    command = " ".join(["python -m benchmarks.fuzz", *sys.argv[1:]])
+    said = f"# Requests that nobody should send\n\n`{command}`, Python {platform.python_version()}."
     about = "The most that any request of a kind took, and in brackets how many bytes it had:"
     page = "\n".join([said, "", "| what | how many |", "| --- | --- |", *lines, "", about, "", *costs, ""])
     print(page)
