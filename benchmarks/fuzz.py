@@ -63,7 +63,7 @@ class Cost(NamedTuple):
     delay: float
 
 
-ONCE, EACH_MEGABYTE = Cost(400.0, 10.0, 5.0), Cost(60.0, 3.0, 2.0)
+ONCE, EACH_MEGABYTE = Cost(200.0, 3.0, 3.0), Cost(50.0, 2.0, 1.0)
 """The budget of a request, and what it has more for each million bytes of its body."""
 
 
