@@ -65,3 +65,46 @@ def test_densities_change_by_the_unit_alone() -> None:
     one, other = (CircuitDensity(structure="random", **FEW).fit(rows) for rows in (ROWS, in_other_units(ROWS)))
     expected = one.score_samples(ROWS) - np.log(FACTORS).sum()
     np.testing.assert_allclose(other.score_samples(in_other_units(ROWS)), expected, atol=1e-6)
+
+
+SIZES = [1e-320, 1e-300, 1e300]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_columns_of_any_size_are_read_like_others(size: float) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)) + 3.0 * (np.arange(60) >= 30)[:, None], np.arange(60) // 30
+    for estimator, ask in (
+        (CircuitClassifier(random_state=0, n_jobs=1), "predict_proba"),
+        (CircuitOutlierDetector(random_state=0, n_jobs=1), "p_value"),
+    ):
+        with np.errstate(all="raise", under="ignore"):
+            found = getattr(estimator.fit(x * size, y), ask)(x * size)
+        expected = getattr(estimator.fit(x, y), ask)(x)
+        assert np.allclose(found, expected, atol=0.05)  # 1e-320 has four digits
+    density = CircuitDensity(structure="kernels", random_state=0, n_jobs=1)
+    found = density.fit(x * size).score_samples(x * size)
+    assert np.allclose(found + 2.0 * np.log(size), density.fit(x).score_samples(x), atol=0.05)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_weights_of_any_size_say_the_same(size: float) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)) + 3.0 * (np.arange(60) >= 30)[:, None], np.arange(60) // 30
+    for estimator, ask in (
+        (CircuitClassifier(random_state=0, n_jobs=1), "predict_proba"),
+        (CircuitDensity(structure="kernels", random_state=0, n_jobs=1), "score_samples"),
+        (CircuitOutlierDetector(random_state=0, n_jobs=1), "p_value"),
+    ):
+        found = getattr(estimator.fit(x, y, sample_weight=np.full(60, size)), ask)(x)
+        assert np.allclose(found, getattr(estimator.fit(x, y), ask)(x), atol=0.02)
+
+
+def test_next_to_no_weight_is_none() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    x[:5] = 50.0
+    density = CircuitDensity(structure="kernels", random_state=0, n_jobs=1)
+    little, none = (np.where(np.arange(60) < 5, weight, 1.0) for weight in (1e-300, 0.0))
+    found = density.fit(x, sample_weight=little).score_samples(x)
+    assert np.array_equal(found, density.fit(x, sample_weight=none).score_samples(x))

@@ -17,6 +17,9 @@ from socratic.tables.cells import shorten
 from socratic.tables.columns import Unknown
 from socratic.tables.raw import RawTable, arrow_table, is_missing, raw_table
 
+_NOTHING = 2.0**-100
+"""Rows of less weight than this share of the largest have none."""
+
 
 def check_columns(estimator: Any, x: Any, *, reset: bool) -> RawTable:
     """The columns of ``x``, after scikit-learn's checks of names and number; ``reset`` remembers them."""
@@ -74,7 +77,11 @@ def check_weights(sample_weight: Any, x: Any) -> np.ndarray:
         raise ValueError("Sample weights must contain at least one non-zero number: sample_weight holds 0 throughout")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight must hold numbers of at least 0, and not only 0")
-    return weight
+    largest = weight.max()
+    if not _NOTHING < largest < 1.0 / _NOTHING:
+        # Ratios alone count. In units of a power of 2, which changes no digit, sums and products stay finite.
+        weight = np.ldexp(weight, -np.frexp(largest)[1])
+    return np.where(weight < _NOTHING * weight.max(), 0.0, weight)
 
 
 def encode_rows(estimator: Any, x: Any) -> Tensor:

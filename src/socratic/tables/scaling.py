@@ -125,8 +125,14 @@ def _quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) 
 
 
 def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    # In units of a power of 2, which changes no digit: squares of 1e-300 are 0, and those of 1e300 infinite.
+    _, unit = np.frexp(np.abs(values).max())
+    values = np.ldexp(values, -unit)
     mean = float(np.average(values, weights=weight))
-    return mean, math.sqrt(float(np.average((values - mean) ** 2, weights=weight)))
+    deviations = values - mean
+    _, small = np.frexp(np.abs(deviations).max())
+    deviation = math.sqrt(float(np.average(np.ldexp(deviations, -small) ** 2, weights=weight)))
+    return float(np.ldexp(mean, unit)), float(np.ldexp(deviation, small + unit))
 
 
 def with_counts(column: Column, counts: np.ndarray | None, n_rows: float) -> Column:
