@@ -207,14 +207,15 @@ def test_settings_given_as_numpy_numbers_can_be_saved(tmp_path: Path) -> None:
     assert loaded.to_config() == circuit.to_config()
 
 
-def test_parameters_that_are_no_numbers_are_neither_saved_nor_read(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_parameters_that_are_no_numbers_are_neither_saved_nor_read(model: Path, tmp_path: Path, value: float) -> None:
     circuit = socratic.rat_spn(4, 2, depth=1)
     with torch.no_grad():
-        next(circuit.parameters())[0, 0] = float("nan")
-    with pytest.raises(ValueError, match=r"parameters that are no numbers \(NaN\), and cannot be saved"):
+        next(circuit.parameters())[0, 0] = value
+    with pytest.raises(ValueError, match=r"parameters that are NaN or infinite, and cannot be saved"):
         circuit.save(tmp_path / "nan")
     tensors = load_file(model)
-    tensors[sorted(tensors)[0]].fill_(float("nan"))
+    tensors[sorted(tensors)[0]].fill_(value)
     rewrite(model, header_of(model), tensors)
-    with pytest.raises(ModelFileError, match=r"its parameters are no numbers \(NaN\)"):
+    with pytest.raises(ModelFileError, match=r"its parameters are NaN or infinite"):
         socratic.load(model)

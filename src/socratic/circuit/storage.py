@@ -38,7 +38,7 @@ def load_circuit(file: ModelFile, device: str | torch.device) -> Circuit | Graph
 def circuit_parts(model: Circuit | Graph) -> tuple[str, dict[str, Tensor], dict[str, Any]]:
     """The kind of a circuit, "circuit" or "graph", its tensors, and the rest as JSON can hold it."""
     if not _are_numbers(model.state_dict()):
-        raise ValueError("the circuit has parameters that are no numbers (NaN), and cannot be saved")
+        raise ValueError("the circuit has parameters that are NaN or infinite, and cannot be saved")
     if isinstance(model, Graph):
         return "graph", *graph_parts(model)
     return "circuit", model.state_dict(), model.to_config()
@@ -57,13 +57,14 @@ def restore(kind: str, config: dict[str, Any], tensors: Mapping[str, Tensor]) ->
     if len(kinds) != 1 or not next(iter(kinds)).is_floating_point:
         raise ValueError(f"its parameters are of the types {sorted(map(str, kinds))}")
     if not _are_numbers(tensors):
-        raise ValueError("its parameters are no numbers (NaN)")
+        raise ValueError("its parameters are NaN or infinite")
     circuit.load_state_dict(dict(tensors), assign=True)
     return circuit
 
 
 def _are_numbers(parameters: Mapping[str, Tensor]) -> bool:
-    return not any(bool(part.isnan().any()) for part in parameters.values())
+    # The logarithm of a weight of 0 is minus infinity.
+    return all(bool((part < torch.inf).all()) for part in parameters.values())
 
 
 def _check_shapes(expected: Shapes, found: Shapes) -> None:
