@@ -47,9 +47,10 @@ class WeightPosterior:
     worth: float = 1.0
 
     def __post_init__(self) -> None:
-        if check_number("prior_strength", self.prior_strength, minimum=0.0) == 0.0:
+        object.__setattr__(self, "prior_strength", check_number("prior_strength", self.prior_strength, minimum=0.0))
+        object.__setattr__(self, "worth", check_number("worth", self.worth, minimum=0.0))
+        if self.prior_strength == 0.0:
             raise ValueError("prior_strength must be above 0, or a sum that no row used would have no distribution")
-        check_number("worth", self.worth, minimum=0.0)
         for part in self.visits:
             if not bool(((part >= 0) & torch.isfinite(part)).all()):
                 raise ValueError("visits must be finite and at least 0")
