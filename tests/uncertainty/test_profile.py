@@ -166,6 +166,8 @@ def test_it_is_stored_as_plain_arrays(by_class: bool) -> None:
     again.check(circuit)
     with pytest.raises(ValueError, match="its profile does not fit its circuit"):
         Profile.from_state({**arrays, "precision": np.eye(3)}, config).check(circuit)
+    with pytest.raises(ValueError, match="its profile must hold finite numbers"):
+        Profile.from_state({**arrays, "excess": arrays["excess"] * np.nan}, config).check(circuit)
     with pytest.raises(ModelFileError, match=r"the profile of the model cannot be read .*; save the model again"):
         Profile.from_state(arrays, {**config, "min_columns": 0})
 

@@ -149,6 +149,8 @@ class Profile:
         found = self.column_mean.shape, self.excess.shape, self.precision.shape
         if found != ((circuit.n_features,), (n_groups, n_regions), (n_regions, n_regions)):
             raise ValueError("its profile does not fit its circuit")
+        if not all(np.isfinite(part).all() for part in (self.column_mean, self.excess, self.precision)):
+            raise ValueError("its profile must hold finite numbers")
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain data to rebuild the profile from."""
