@@ -63,7 +63,7 @@ class Cost(NamedTuple):
     delay: float
 
 
-ONCE, EACH_MEGABYTE = Cost(200.0, 3.0, 3.0), Cost(50.0, 2.0, 1.0)
+ONCE, EACH_MEGABYTE = Cost(500.0, 3.0, 3.0), Cost(50.0, 2.0, 1.0)
 """The budget of a request, and what it has more for each million bytes of its body."""
 
 
@@ -200,6 +200,8 @@ class Server:
         self._connection.close()
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(120)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         return code, self._log.read_text()
 
 

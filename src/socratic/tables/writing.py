@@ -14,7 +14,7 @@ from socratic.files import replacing
 from socratic.tables.batches import import_pyarrow, is_text, numbers
 from socratic.tables.reading import suffix_of
 
-_GROUP_ROWS, _GROUP_BYTES = 10_000, 64 * 2**20
+_GROUP_ROWS, _GROUP_BYTES = 10_000, 16 * 2**20
 """Rows of a group of a Parquet file, at least, unless they are large: many small groups are slow to read."""
 
 
