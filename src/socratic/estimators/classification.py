@@ -33,7 +33,7 @@ from socratic.tables.inputs import known
 from socratic.uncertainty.ambiguity import Ambiguity
 from socratic.uncertainty.answers import Answer, Judgement, Uncertainty
 from socratic.uncertainty.by_class import ClassConformal
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, over_folds
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.scores import Scores
@@ -99,7 +99,7 @@ class CircuitClassifierBase(ClassifierMixin, JudgingClassifier, ExplainingEstima
         scores, probabilities = map(np.stack, zip(*judged, strict=True))
         if self.class_conformal_ is not None:
             return Judgement(scores, self.class_conformal_.p_value(scores, probabilities))
-        return Judgement(scores, self.detector_.calibration.p_value(scores.mean(0)))
+        return Judgement(scores, self.detector_.calibration.p_value(over_folds(scores)))
 
     def uncertainty(self, X: Any) -> Uncertainty:  # noqa: N803
         """Everything the classifier can say of its doubt about each row."""

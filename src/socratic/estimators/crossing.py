@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, Split, shuffled_units, split_rows
+from socratic.estimators.preparation import Parts, Prepared, Split, shuffled_units, split_rows
 from socratic.learning.settings import Rows
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.reasons import FamiliarSurprises
@@ -37,19 +37,23 @@ def assign_folds(labels: np.ndarray, twins: np.ndarray, rng: np.random.Generator
 
     Folds hold as many rows of each class, as nearly as possible; rows that may be copies of each other stay together,
     see :func:`~preparation.shuffled_units`. A row that is alone in its class, or has nothing but copies there, is
-    trained on in all of them, and has the number -1. None also if there are many rows of which few differ, by the
-    numbers ``twins`` (N,) of equal ones. ``costly`` is whether models take long to fit.
+    trained on in all of them, and has the number -1. None also if that holds for all rows. ``twins`` (N,) is the same
+    number for rows that are equal, ``costly`` whether models take long to fit.
     """
-    few_differ = len(np.unique(twins)) < min(MIN_HELD_OUT, len(labels))
-    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW) or few_differ:
+    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW):
         return None
     folds = np.full(len(labels), -1)
     n_divided = 0
     for label in np.unique(labels):
         members, units = shuffled_units(np.flatnonzero(labels == label), twins, rng)
-        if units[-1] > 0:
-            folds[members] = (n_divided + units) % N_FOLDS
-            n_divided += units[-1] + 1
+        if units[-1] == 0:
+            continue
+        # Equal rows side by side: of those that repeat often every fold has some, as all models know them.
+        _, first, group = np.unique(twins[members], return_index=True, return_inverse=True)
+        place = np.lexsort((units, first[group]))
+        numbers = np.cumsum(np.diff(units[place], prepend=units[place[0]]) != 0)
+        folds[members[place]] = (n_divided + numbers) % N_FOLDS
+        n_divided += numbers[-1] + 1
     return folds if n_divided else None
 
 

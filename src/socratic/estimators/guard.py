@@ -36,7 +36,7 @@ from socratic.estimators.preparation import MIN_HELD_OUT, split_rows
 from socratic.estimators.rejection import RejectingEstimator
 from socratic.tables.inputs import known
 from socratic.uncertainty.answers import Judgement
-from socratic.uncertainty.conformal import Conformal, on_grid
+from socratic.uncertainty.conformal import Conformal, over_folds
 from socratic.uncertainty.detector import COMBINED, Detector, fit_detector
 from socratic.uncertainty.profile import N_FOLDS, Profile
 from socratic.uncertainty.reasons import FamiliarSurprises, Reasons
@@ -197,7 +197,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """How familiar each row is to the circuit and to the model: (N,), lower is more unusual."""
         check_is_fitted(self)
-        return -on_grid(self.judge(X).scores.mean(0))
+        return -over_folds(self.judge(X).scores)
 
     def p_value(self, X: Any) -> np.ndarray:  # noqa: N803
         """Share of familiar rows that are at least as unusual: (N,)."""
@@ -215,7 +215,7 @@ class CircuitGuard(ClassifierMixin, RejectingEstimator):
                     [self._on_one_level(fold._unusualness(X, probabilities), X, fold) for fold in self.folds_]
                 )
         scores[:, np.isnan(probabilities).any(1)] = np.inf  # the model has no answer, whatever the circuit says
-        return Judgement(scores, self.detector_.calibration.p_value(scores.mean(0)))
+        return Judgement(scores, self.detector_.calibration.p_value(over_folds(scores)))
 
     def reject(self, X: Any) -> np.ndarray:  # noqa: N803
         """Which rows to refuse: (N,) booleans.

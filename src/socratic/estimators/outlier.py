@@ -26,7 +26,7 @@ from socratic.tables.columns import fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
 from socratic.uncertainty.answers import Judgement
-from socratic.uncertainty.conformal import Conformal, on_grid
+from socratic.uncertainty.conformal import Conformal, over_folds
 from socratic.uncertainty.scores import Scores
 
 
@@ -160,7 +160,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
         in :meth:`uncertainty`.
         """
         check_is_fitted(self)
-        return -on_grid(np.concatenate([self._unusualness(x).mean(0) for x in self._batches(X)]))
+        return -np.concatenate([over_folds(self._unusualness(x)) for x in self._batches(X)])
 
     @property
     def offset_(self) -> float:
@@ -185,7 +185,7 @@ class CircuitOutlierDetector(OutlierMixin, RejectingEstimator, DensityBase):
     def judge_rows(self, x: Tensor) -> Judgement:
         """How familiar rows (N, V) are, as the circuit reads them."""
         scores = self._unusualness(x)
-        return Judgement(scores, self.conformal_.p_value(scores.mean(0)))
+        return Judgement(scores, self.conformal_.p_value(over_folds(scores)))
 
     def _calibrate(self, parts: Parts, rng: np.random.Generator) -> None:
         """Compare with rows that were held out; with the training rows if those are few."""

@@ -113,7 +113,7 @@ class TorchDetector:
 
 def mean(scores: Sequence[Tensor]) -> Tensor:
     """The mean (N,) of the scores (N,) that the models of all folds give."""
-    return torch.stack(list(scores)).mean(0)
+    return torch.stack([on_grid(score) for score in scores]).mean(0)
 
 
 class TorchConformal:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from socratic.uncertainty.conformal import Conformal
+from socratic.uncertainty.conformal import Conformal, over_folds
 
 OF_CLASS = 0.1
 """What a nat of improbability of a class counts beside a nat of unusualness.
@@ -89,10 +89,10 @@ class ClassConformal:
     def p_value(self, scores: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
         """P-values (N,) of rows, from their scores (K, N) and probabilities (K, N, C) by the model of each fold."""
         found = [
-            each.p_value(_as_class(scores, probabilities, number).mean(0)) for number, each in self.classes.items()
+            each.p_value(over_folds(_as_class(scores, probabilities, number))) for number, each in self.classes.items()
         ]
         if self.others is not None:
-            found.append(self.others.p_value(scores.mean(0)))
+            found.append(self.others.p_value(over_folds(scores)))
         return np.max(found, axis=0)
 
     def reaches(self, alpha: float) -> bool:

@@ -30,6 +30,14 @@ def on_grid(scores: ArrayLike) -> np.ndarray:
     return np.where(finite, np.ldexp(np.rint(np.ldexp(np.where(finite, values, 0.0), step)), -step), values)
 
 
+def over_folds(scores: np.ndarray) -> np.ndarray:
+    """How unusual rows are (N,), by the models of all folds (K, N) or the only one: the mean.
+
+    Of scores on the grid, as those of calibration rows are: the mean of equal scores is the same then.
+    """
+    return on_grid(on_grid(scores).mean(0))
+
+
 @dataclass(frozen=True, eq=False)
 class Conformal:
     """Scores of calibration rows to compare others with.
