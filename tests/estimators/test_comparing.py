@@ -83,7 +83,7 @@ def test_another_structure_than_the_forest_wins(time_for: Callable[[int], float]
 def test_the_forest_wins(time_for: Callable[[int], float]) -> None:
     model = classifier(time_for(2)).fit(*parity())
     assert model.structure_ == "forest"
-    assert " of 80 rows, against 0." in model.structure_reason_
+    assert " of 20 rows, against 0." in model.structure_reason_
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from socratic.estimators.choosing import Choice
-from socratic.estimators.crossing import CROSS_FITTED_BELOW, assign_folds, copy_for_part, split_fold
+from socratic.estimators.crossing import assign_folds, copy_for_part, split_fold
 from socratic.estimators.learned import FOREST, WHOLE_WEIGHTS, check_whole_weights
 from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, split_rows
 from socratic.inference.tempering import log_losses
@@ -79,9 +79,9 @@ def _reason(losses: Mapping[str, float], n_judged: int, late: Sequence[str], bar
 def _folds(rows: Prepared, rng: np.random.Generator) -> np.ndarray:
     """The fold (N,) that each row is held out in, -1 if it never is: all of few rows once, of many a share at once."""
     labels = rows.labels
-    if len(labels) < CROSS_FITTED_BELOW:
-        folds = assign_folds(labels, rows.twin, rng, costly=False)
-        return np.full(len(labels), -1) if folds is None else folds
+    folds = assign_folds(labels, rows.twin, rng, costly=False)
+    if folds is not None:
+        return folds
     held_out = split_rows(labels, rows.twin, rng, validation=0.0, calibration=_HELD_OUT, reference=0.0).calibration
     return np.where(np.isin(np.arange(len(labels)), held_out), 0, -1)
 

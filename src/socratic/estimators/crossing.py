@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from socratic.estimators.preparation import Parts, Prepared, Split, shuffled_units, split_rows
+from socratic.estimators.preparation import MIN_HELD_OUT, Parts, Prepared, Split, shuffled_units, split_rows
 from socratic.learning.settings import Rows
 from socratic.uncertainty.detector import Detector, fit_detector
 from socratic.uncertainty.reasons import FamiliarSurprises
@@ -37,10 +37,10 @@ def assign_folds(labels: np.ndarray, twins: np.ndarray, rng: np.random.Generator
 
     Folds hold as many rows of each class, as nearly as possible; rows that may be copies of each other stay together,
     see :func:`~preparation.shuffled_units`. A row that is alone in its class, or has nothing but copies there, is
-    trained on in all of them, and has the number -1. None also if that holds for all rows. ``twins`` (N,) is the same
-    number for rows that are equal, ``costly`` whether models take long to fit.
+    trained on in all of them, and has the number -1. None also if that holds for all rows, or if too few of them
+    differ, by the numbers ``twins`` (N,) of equal ones. ``costly`` is whether models take long to fit.
     """
-    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW):
+    if len(labels) >= (COSTLY_BELOW if costly else CROSS_FITTED_BELOW) or len(np.unique(twins)) < MIN_HELD_OUT:
         return None
     folds = np.full(len(labels), -1)
     n_divided = 0

@@ -37,6 +37,8 @@ _FEW = 50
 """Rows up to which all kernels of a table are equally wide."""
 _PART = 600
 """Rows of a part, at most: in a part of few rows there are few outliers that are alike."""
+_MOST_LESS = 500.0
+"""Nats by which a kernel counts for less, at most: weights stay numbers that float64 holds."""
 _COLUMN_WIDTH = 0.3
 """Width of the kernels of a single column, in its deviations."""
 _FARTHEST = 30.0
@@ -242,7 +244,7 @@ def divided_kernels(
     excess = _log_likelihood(sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
     (root,) = circuit.root_branches()
     with torch.no_grad():
-        root.logits.add_(torch.as_tensor(np.minimum(excess - np.median(excess), 0.0)))
+        root.logits.add_(torch.as_tensor(np.clip(excess - np.median(excess), -_MOST_LESS, 0.0)))
     return circuit
 
 
