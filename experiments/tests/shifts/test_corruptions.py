@@ -162,7 +162,7 @@ def test_errors_name_the_argument_and_the_value(changed: dict[str, Any], error: 
 
 
 def test_without_pillow_only_jpeg_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match=r'needs Pillow.*pip install "socratic-circuits\[plots\]"'):
         corrupt(IMAGES, "jpeg_compression", 1)
     for corruption in CORRUPTIONS[:-1]:
