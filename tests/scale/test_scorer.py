@@ -10,6 +10,7 @@ import pytest
 
 from socratic import load, rat_spn
 from socratic.estimators import CircuitDensity
+from socratic.loading import load_bytes
 from socratic.scale import Columns, ModelScorer, score_files
 from socratic.scale import scorer as module
 from tests.scale.conftest import table, write_tables
@@ -69,11 +70,11 @@ def test_a_model_that_is_replaced_between_its_check_and_its_use(
     scorer = ModelScorer.of(path)
     module._loaded.clear()
 
-    def late(source: Path, **settings: Any) -> Any:
+    def late(content: bytes, source: str, **settings: Any) -> Any:
         path.write_bytes((models / "other").read_bytes())
-        return load(source, **settings)
+        return load_bytes(content, source, **settings)
 
-    monkeypatch.setattr("socratic.scale.scorer.load", late)
+    monkeypatch.setattr("socratic.scale.scorer.load_bytes", late)
     found = table(50, 1)[["age", "colour"]]
     expected = load(models / "model").predict_proba(found)
     model = scorer.load().model
