@@ -91,9 +91,10 @@ def test_order_of_columns_and_extra_ones(run: Run, folder: Path, tmp_path: Path)
 
 
 def test_cells_that_a_spreadsheet_would_run(run: Run, folder: Path, tmp_path: Path) -> None:
-    risky = ["=1+1", "+1-2", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "＝1", '=HYPERLINK("x,y")']  # noqa: RUF001
+    risky = ["=1+1", "+1-2", "-2+3", "@SUM(A1)", "＝1", '=HYPERLINK("x,y")']  # noqa: RUF001
+    separated = {"\t=1": "'\t'=1", "\n=1": "'\n'=1", "x;=1": "x;'=1"}
     fine = ["-5", "+1.5e-3", "a=b", "", "'=1"]
-    notes = [*risky, *fine]
+    notes = [*risky, *separated, *fine]
     rows = [[*row, note] for row, note in zip(table(len(notes), 1), notes, strict=True)]
     data = write_csv(tmp_path / "data.csv", rows, [*HEADER, "=note"])
     for name, options in (("plain", []), ("harmless", ["--harmless"])):
@@ -103,7 +104,7 @@ def test_cells_that_a_spreadsheet_would_run(run: Run, folder: Path, tmp_path: Pa
     assert [row[5] for row in plain] == notes
     marked, harmless = read_csv(tmp_path / "harmless.csv")
     assert marked == [*HEADER, "'=note", *ADDED]
-    assert [row[5] for row in harmless] == [*(f"'{note}" for note in risky), *fine]
+    assert [row[5] for row in harmless] == [*(f"'{note}" for note in risky), *separated.values(), *fine]
     assert [[*row[:5], *row[6:]] for row in harmless] == [[*row[:5], *row[6:]] for row in plain]
     packed = run("predict", folder / "model", data, "-o", tmp_path / "harmless.csv.gz", "--harmless")
     assert packed.code == 0
