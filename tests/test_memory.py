@@ -108,7 +108,8 @@ def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:
     """Numbers of bytes and entries, powers of two from 2**17 on, are in one module.
 
     The others are limits that results depend on: the columns of a graph, the values that decide how pixels are
-    normalised, the rows of files that are sampled and mixed, and the requests that are answered.
+    normalised, the rows of files that are sampled and mixed, the requests that are answered, the tables and model files
+    that are refused, and the groups of rows in Parquet files.
     """
     folder = Path(socratic.__file__).parent
     found = {
@@ -116,5 +117,6 @@ def test_no_other_module_decides_how_much_is_computed_at_a_time() -> None:
         for path in folder.rglob("*.py")
         if re.search(r"\b2 ?\*\* ?(1[7-9]|2\d|30|33)\b", path.read_text())
     }
-    limits = {"circuit/validity.py", "images/pixels.py", "serve/settings.py"}
-    assert found == {"memory.py", "estimators/streamed_rows.py", "estimators/streaming.py", *limits}
+    sampled = {"estimators/streamed_rows.py", "estimators/streaming.py", "images/pixels.py"}
+    refused = {"circuit/validity.py", "estimators/storage.py", "serve/settings.py", "tables/bounds.py"}
+    assert found == {"memory.py", "tables/writing.py", *sampled, *refused}
