@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -183,31 +184,34 @@ def test_models_without_classes_cannot_be_evaluated(run: Run, tmp_path: Path) ->
     assert "density holds a CircuitDensity, which has no classes; name a classifier" in line
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """Files cannot grow beyond a few bytes."""
+    """Files cannot grow beyond a few bytes: no fixture, as a file to which tests report has to."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
-@pytest.mark.usefixtures("full_disk")
 def test_a_full_disk_stops_predict(run: Run, folder: Path, tmp_path: Path, name: str) -> None:
-    line = assert_one_line(run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / name))
+    with full_disk():
+        done = run("predict", folder / "model", folder / "test.csv", "-o", tmp_path / name)
+    line = assert_one_line(done)
     assert line.startswith(f"socratic: {tmp_path / name}: ")
     assert "File too large" in line
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("full_disk")
 def test_a_full_disk_stops_fit(run: Run, folder: Path, tmp_path: Path) -> None:
     fit = ["fit", folder / "train.csv", *FIT, "-o", tmp_path / "m", "-q"]
-    assert f"cannot write the model ({tmp_path / 'm'}: File too large), nor to" in assert_one_line(run(*fit))
-    line = assert_one_line(run(*fit, "--checkpoint", tmp_path / "state"))
-    assert f"{tmp_path / 'state'}: File too large" in line
+    with full_disk():
+        plain, kept = run(*fit), run(*fit, "--checkpoint", tmp_path / "state")
+    assert f"cannot write the model ({tmp_path / 'm'}: File too large), nor to" in assert_one_line(plain)
+    assert f"{tmp_path / 'state'}: File too large" in assert_one_line(kept)
     assert not list(tmp_path.iterdir())
 
 
