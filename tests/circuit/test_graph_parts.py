@@ -164,6 +164,22 @@ def test_weights_of_zero_and_extreme_variances_come_back(dtype: torch.dtype, tmp
             assert torch.equal(loaded.state_dict()[name], value)
 
 
+def test_leaves_that_are_certain_come_back(tmp_path: Path) -> None:
+    rows = torch.tensor([[0.0, 3.0], [1.0, 3.0], [0.0, 0.0], [1.0, 0.0]])
+    first = Product((Leaf(0, Bernoulli.of(1.0)), Leaf(1, Binomial.of(3, 0.5))))
+    graph = Graph(Sum((first, Product((Leaf(0, Bernoulli.of(0.0)), Leaf(1, Binomial.of(3, 1.0))))), (0.25, 0.75)))
+    graph.save(tmp_path / "graph")
+    found = socratic.load(tmp_path / "graph").log_likelihood(rows)
+    expected = torch.tensor([0.75, 0.25 / 8, 0.0, 0.25 / 8]).log()
+    torch.testing.assert_close(found[:, 0], expected)
+    for wrong in ("leaves.batches.0.values.logit", "logits"):
+        with torch.no_grad():
+            graph.get_parameter(wrong)[0] = float("nan" if "leaves" in wrong else "inf")
+        with pytest.raises(ValueError, match="parameters that are NaN or infinite, and cannot be saved"):
+            graph.save(tmp_path / "wrong")
+        graph = socratic.load(tmp_path / "graph")
+
+
 @pytest.mark.parametrize("value", [float("-inf")])
 def test_weights_and_variances_that_are_none_are_refused(value: float, tmp_path: Path) -> None:
     for wrong in ("logits", "leaves.batches.0.values.raw_variance"):

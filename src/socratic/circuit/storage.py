@@ -37,7 +37,7 @@ def load_circuit(file: ModelFile, device: str | torch.device) -> Circuit | Graph
 
 def circuit_parts(model: Circuit | Graph) -> tuple[str, dict[str, Tensor], dict[str, Any]]:
     """The kind of a circuit, "circuit" or "graph", its tensors, and the rest as JSON can hold it."""
-    if not _are_numbers(model.state_dict()):
+    if not _are_numbers(model.state_dict(), certain=isinstance(model, Graph)):
         raise ValueError("the circuit has parameters that are NaN or infinite, and cannot be saved")
     if isinstance(model, Graph):
         return "graph", *graph_parts(model)
@@ -62,9 +62,12 @@ def restore(kind: str, config: dict[str, Any], tensors: Mapping[str, Tensor]) ->
     return circuit
 
 
-def _are_numbers(parameters: Mapping[str, Tensor]) -> bool:
-    # The logarithm of a weight of 0 is minus infinity.
-    return all(bool((part < torch.inf).all()) for part in parameters.values())
+def _are_numbers(parameters: Mapping[str, Tensor], *, certain: bool = False) -> bool:
+    """Whether none is NaN or infinite, but for logarithms of a weight of 0 and, in graphs, logits of certain leaves."""
+    return all(
+        bool(((part <= torch.inf) if certain and name.endswith(".logit") else (part < torch.inf)).all())
+        for name, part in parameters.items()
+    )
 
 
 def _check_shapes(expected: Shapes, found: Shapes) -> None:
