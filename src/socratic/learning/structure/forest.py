@@ -17,6 +17,8 @@ from socratic.inference.forest import Tempering, tempered
 N_TREES, MOST_CELLS = 100, 256
 _TRIED = 20
 """Trees that show whether it is worth growing all of them with splits that look at all columns."""
+_CLEAR = 5.0
+"""Standard errors by which these lead where the others need not be grown."""
 PRIOR_STRENGTH = 0.1
 """Rows of the class frequencies that every cell is given."""
 _CATEGORY_ROWS = 1.0
@@ -102,14 +104,15 @@ def grow_forest(
         biased = len(trees) == n_trees and n_classes <= _MOST_BIASED
         return _judge(trees, by_class.sum(2), _class_shares(by_class), y, weight, biased=biased)
 
-    trees = grow(n_trees, "sqrt")
-    judged = judge(trees)
-    wider = grow(min(_TRIED, n_trees), None)
-    if _is_better(judge(wider), judge(trees[:_TRIED]), weight):  # of as many trees: more of them are surer
+    trees, wider = (grow(min(_TRIED, n_trees), features) for features in ("sqrt", None))
+    lead = _lead(judge(wider), judge(trees), weight)
+    if lead <= _CLEAR:
+        trees += grow(n_trees - len(trees), "sqrt")
+    if lead > 1.0:
         wider += grow(n_trees - len(wider), None)
-        judged_wider = judge(wider)
-        if _is_better(judged_wider, judged, weight):
-            trees, judged = wider, judged_wider
+    if lead > _CLEAR or (lead > 1.0 and _lead(judge(wider), judge(trees), weight) > 1.0):
+        trees = wider
+    judged = judge(trees)
     nodes = {name: _stacked([tree.nodes[name] for tree in trees]) for name in trees[0].nodes}
     nodes["cell"][np.arange(nodes["cell"].shape[1]) >= np.array([[len(tree.nodes["cell"])] for tree in trees])] = -1
     cells = _fill_cells(_stacked([tree.sums for tree in trees]), columns, n_classes)
@@ -340,13 +343,13 @@ def _losses(mean: Tensor, labels: Tensor, tempering: Tempering) -> Tensor:
     return -torch.log(shares.clamp_min(_LEAST_LOSS_OF))
 
 
-def _is_better(one: _Judged, other: _Judged, weight: np.ndarray) -> bool:
-    """Whether rows are more likely by one than by another, by more than a standard error."""
+def _lead(one: _Judged, other: _Judged, weight: np.ndarray) -> float:
+    """By how many standard errors rows are more likely by one than by another."""
     gain = other.losses - one.losses
     known = ~np.isnan(gain)
     gain, share = gain[known], weight[known] / max(float(weight[known].sum()), 1e-300)
     mean = float(share @ gain)
-    return mean > float(np.sqrt(share**2 @ (gain - mean) ** 2))
+    return mean / max(float(np.sqrt(share**2 @ (gain - mean) ** 2)), 1e-300)
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> Any:
