@@ -252,6 +252,15 @@ def test_default_models_keep_the_rate_where_rows_repeat(kind: type, name: str) -
     check_rate_is_kept(lambda seed: kind(random_state=seed), REPEATING[name], 40)
 
 
+@both
+@pytest.mark.parametrize("n_rows", [150, 700])
+def test_a_value_that_repeats_hides_no_unfamiliar_rows(kind: type, n_rows: int) -> None:
+    x, y, _, fresh = default_reading(np.random.default_rng(0))
+    rows = np.concatenate([x, fresh])[:n_rows]
+    model = kind(random_state=0).fit(rows, np.resize(y, n_rows))
+    assert (judged(model, np.random.default_rng(1).normal(size=(200, 5)) * 8.0) <= 0.05).mean() > 0.8
+
+
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("n_rows", [150, 700])

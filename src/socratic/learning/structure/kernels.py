@@ -37,6 +37,8 @@ _FEW = 50
 """Rows up to which all kernels of a table are equally wide."""
 _PART = 600
 """Rows of a part, at most: in a part of few rows there are few outliers that are alike."""
+_OFTEN = 0.05
+"""Share of equal rows from which on they are no outliers but what the source often says, as a sensor its default."""
 _MOST_LESS = 500.0
 """Nats by which a kernel counts for less, at most: weights stay numbers that float64 holds."""
 _COLUMN_WIDTH = 0.3
@@ -244,8 +246,16 @@ def divided_kernels(
     excess = _log_likelihood(sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
     (root,) = circuit.root_branches()
     with torch.no_grad():
-        root.logits.add_(torch.as_tensor(np.clip(excess - np.median(excess), -_MOST_LESS, 0.0)))
+        less = np.clip(excess - np.median(excess), -_MOST_LESS, 0.0)
+        root.logits.add_(torch.as_tensor(np.where(_share_of_equals(x, weight) < _OFTEN, less, 0.0)))
     return circuit
+
+
+def _share_of_equals(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """For each row (N, V) the share of the weight that it and its equals have: (N,)."""
+    _, group = np.unique(np.nan_to_num(x, nan=np.inf), axis=0, return_inverse=True)
+    group = group.ravel()
+    return (np.bincount(group, weight) / weight.sum())[group]
 
 
 def sampled_kernels(x: np.ndarray, families: Sequence[Family], weight: np.ndarray, *, seed: int = 0) -> Circuit:
