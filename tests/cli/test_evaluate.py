@@ -291,6 +291,6 @@ def test_info_of_a_density_of_images_and_of_a_detector_of_few_rows(run: Run, tmp
     assert "6 x 6 pixels, grey" in done.out
     assert "doubt" not in done.out
     with pytest.warns(CalibrationWarning):
-        detector = CircuitOutlierDetector(random_state=0).fit(rng.normal(size=(6, 2)))
+        detector = CircuitOutlierDetector(rejection_rate=0.01, random_state=0).fit(rng.normal(size=(60, 2)))
     detector.save(tmp_path / "few")
-    assert "(too few for a rate of 0.05)" in run("info", tmp_path / "few").out
+    assert "60 rows, each held out once (too few for a rate of 0.01)" in run("info", tmp_path / "few").out
