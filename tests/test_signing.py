@@ -118,6 +118,10 @@ def test_the_command_signs(path: Path, tmp_path: Path, capsys: pytest.CaptureFix
             main([*map(str, command), "--trusted", str(other)])
         assert end.value.code == 2
         assert f"is not signed with the key in {other}" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["predict", str(path), str(table), "-o", str(tmp_path / "out.csv"), "--trusted", str(key)])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.strip().endswith(f"such as socratic sign --new-key writes; {key} is none")
     for arguments in ((), (path,), ("--key", key), ("--new-key", key), (tmp_path / "none", "--key", key)):
         assert run(*arguments) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

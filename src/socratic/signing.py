@@ -49,9 +49,9 @@ def signature_of(digest: str, key: str | os.PathLike[str]) -> str:
     return str(private.sign(_MEANT + digest.encode()).hex())
 
 
-def is_signed(digest: object, signature: object, trusted: str | os.PathLike[str]) -> bool:
-    """Whether a signature of a digest is by the public key in a file."""
-    exceptions, serialization, ed25519 = _cryptography()
+def public_key(trusted: str | os.PathLike[str]) -> Any:
+    """The public key in a file, or an error that says why there is none."""
+    _, serialization, ed25519 = _cryptography()
     content = Path(trusted).read_bytes()
     try:
         public = serialization.load_pem_public_key(content)
@@ -61,6 +61,13 @@ def is_signed(digest: object, signature: object, trusted: str | os.PathLike[str]
         ) from error
     if not isinstance(public, ed25519.Ed25519PublicKey):
         raise ValueError(f"trusted must be a file with an Ed25519 key; {trusted} holds one of another kind")
+    return public
+
+
+def is_signed(digest: object, signature: object, trusted: str | os.PathLike[str]) -> bool:
+    """Whether a signature of a digest is by the public key in a file."""
+    exceptions, _, _ = _cryptography()
+    public = public_key(trusted)
     if not isinstance(digest, str) or not isinstance(signature, str):
         return False
     try:

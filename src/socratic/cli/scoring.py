@@ -24,7 +24,13 @@ def load_any(path: Path, device: str = "auto", jobs: int | None = None, trusted:
     from socratic.errors import ModelFileError
     from socratic.estimators.building import choose_device
     from socratic.loading import load
+    from socratic.signing import public_key
 
+    if trusted is not None:
+        try:
+            public_key(trusted)
+        except ValueError as error:
+            raise UserError(str(error)) from error
     if jobs is not None:
         import torch
 
