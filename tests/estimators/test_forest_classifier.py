@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from socratic import CircuitClassifier, CircuitDensity, CircuitOutlierDetector, load
@@ -205,3 +206,31 @@ def test_contamination_goes_with_kernels_alone() -> None:
         CircuitOutlierDetector(training_outliers=0.1, n_epochs=3).fit(rows)
     with pytest.raises(ValueError, match="training_outliers must be"):
         CircuitOutlierDetector(training_outliers=1.5).fit(rows)
+
+
+def overlapping(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A rare class whose rows lie among those of the other."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < 0.15).astype(int)
+    return rng.normal(size=(n, 5)) + 0.8 * y[:, None], y
+
+
+@pytest.mark.parametrize("n_rows", [300, 900])
+@pytest.mark.parametrize(("rare", "other"), [(2.0, 2.0), (6.0, 1.0)])
+def test_whole_weights_are_no_copies_that_trees_are_judged_by(n_rows: int, rare: float, other: float) -> None:
+    """A row is not held out from a tree that was grown on a copy of it: probabilities would be far too sure."""
+    (x, y), (new, labels) = overlapping(n_rows, 0), overlapping(2000, 1)
+    weight, of_new = np.where(y, rare, other), np.where(labels, rare, other)
+    models = (CircuitClassifier(random_state=0).fit(x, y, sample_weight=each) for each in (weight, 1.001 * weight))
+    whole, broken = (log_loss(labels, model.predict_proba(new), sample_weight=of_new) for model in models)
+    assert whole < broken + 0.05
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1 / 300, 0.5, 1000.0])
+def test_weights_count_by_their_proportions(unit: float) -> None:
+    (x, y), (new, _) = overlapping(300, 0), overlapping(200, 1)
+    weight = np.where(y, 3.0, 1.0)
+    one, other = (CircuitClassifier(random_state=0).fit(x, y, sample_weight=each) for each in (weight, unit * weight))
+    np.testing.assert_allclose(other.predict_proba(new), one.predict_proba(new), atol=1e-3)
+    equal, plain = (CircuitClassifier(random_state=0).fit(x, y, each) for each in (np.full(300, unit), None))
+    np.testing.assert_allclose(equal.predict_proba(new), plain.predict_proba(new), atol=1e-3)

@@ -169,8 +169,8 @@ class CircuitClassifier(LabelledGenerativeMixin, CircuitClassifierBase, TableEst
         y : array (N,)
             Class labels of any kind.
         sample_weight : array (N,), optional
-            A row of weight 2 is trained on as two rows would be, one of weight 0 not at all. Held out, it is a single
-            draw that stands for two.
+            A row of weight 2 is trained on as two rows would be, one of weight 0 not at all. Held out, and to a forest,
+            it is a single draw that stands for two.
 
         Warns
         -----

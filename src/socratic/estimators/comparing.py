@@ -102,7 +102,7 @@ def _held_out_loss(
         split = split_fold(
             rows.labels, rows.twin, folds, number, rng, validation=model._validation(len(folds)), reference=0.0
         )
-        model.table_, parts = rows.divide(split)
+        model.table_, parts = rows.divide(split, drawn=model._holds_out_rows())
         fit(model, parts)
         judged = parts.calibration
         probabilities = np.concatenate([model._shares(x) for x in model._read_in_batches(judged.x)])

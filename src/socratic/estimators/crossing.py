@@ -109,7 +109,7 @@ def fit_folds(
         split = split_fold(
             prepared.labels, prepared.twin, folds, number, rng, validation=validation, reference=reference
         )
-        model.table_, parts = read.divide(split)
+        model.table_, parts = read.divide(split, drawn=model._holds_out_rows())
         fit(model, parts)
         yield Fold(model, parts.calibration, split.calibration)
 

@@ -15,6 +15,7 @@ from socratic.learning.settings import Rows, Source
 from socratic.tables.columns import Table, fit_table
 from socratic.tables.inputs import known
 from socratic.tables.raw import RawTable
+from socratic.uncertainty.conformal import as_independent
 
 MIN_HELD_OUT = 20
 """Fewer rows than this are not worth holding out."""
@@ -33,8 +34,8 @@ MOST_COPIES = 5_000_000
 class Canonical(NamedTuple):
     """Rows in an order that depends on their content alone."""
 
-    kept: np.ndarray  # (M,): the place of a row for each copy, or for each distinct row
-    weight: np.ndarray  # (M,): 1, or the summed weight of all copies
+    kept: np.ndarray  # (M,): the place of a row for each copy, for each distinct row, or for each draw
+    weight: np.ndarray  # (M,): 1, the summed weight of all copies, or what the draw is worth
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,18 @@ class Parts:
         return self.train if self.stream is None else self.stream
 
 
-def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Canonical:
+def canonical_rows(codes: np.ndarray, labels: np.ndarray, weight: np.ndarray, *, drawn: bool = False) -> Canonical:
     """Rows to train on, ordered by a digest of their content, those of weight 2 twice.
 
     Training then depends on which rows there are and how much they weigh, not on their order, and a row of weight 2
     trains as the row given twice does. Where weights are no whole numbers, or too large, equal rows are merged instead.
+
+    What judges itself by rows that a part of it has not seen must not see copies of them: ``drawn`` says that each row
+    stays one draw. Weights then count by their proportions, as they do in calibration.
     """
+    if drawn:
+        order = np.lexsort((weight, _digests(codes, labels)))
+        return Canonical(order, as_independent(weight[order]))
     _, first, inverse = np.unique(_digests(codes, labels), return_index=True, return_inverse=True)
     total = np.bincount(inverse.ravel(), weights=weight, minlength=len(first))
     if (total == np.round(total)).all() and total.sum() <= max(len(weight), MOST_COPIES):
@@ -90,8 +97,9 @@ class Prepared:
     """Rows of a table, encoded but not yet standardised, in an order that depends on their content alone.
 
     Each is one draw from the population, whatever its weight: it is held out as a whole, and becomes several rows only
-    to be trained on. Equal rows are draws of their own: sources repeat themselves, as a sensor does that reads its
-    default. Up to :data:`MOST_TOGETHER` of them may be copies that somebody made, and are held out together.
+    to be trained on, by what does not hold out rows of its own. Equal rows are draws of their own: sources repeat
+    themselves, as a sensor does that reads its default. Up to :data:`MOST_TOGETHER` of them may be copies that somebody
+    made, and are held out together.
 
     Attributes
     ----------
@@ -120,12 +128,14 @@ class Prepared:
         parts = (self.codes, self.labels, self.weight, self.twin, self.place)
         return Prepared(self.columns, *(part[rows] for part in parts))
 
-    def divide(self, split: Split) -> tuple[Table, Parts]:
+    def divide(self, split: Split, *, drawn: bool = False) -> tuple[Table, Parts]:
         """The table scaled by the rows to train on alone, and all parts in its scale.
 
-        Rows held out for calibration must not have a part in anything that new rows have none in.
+        Rows held out for calibration must not have a part in anything that new rows have none in. ``drawn`` as in
+        :func:`canonical_rows`.
         """
-        train = canonical_rows(self.codes[split.train], self.labels[split.train], self.weight[split.train])
+        parts = (self.codes, self.labels, self.weight)
+        train = canonical_rows(*(part[split.train] for part in parts), drawn=drawn)
         place = split.train[train.kept]
         table = self.columns.standardised(self.codes[place], train.weight)
 

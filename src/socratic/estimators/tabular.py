@@ -16,7 +16,7 @@ from socratic.estimators.building import check_structure
 from socratic.estimators.choosing import Choice, choose_structure
 from socratic.estimators.crossing import assign_folds
 from socratic.estimators.explaining import ExplainingEstimator, Judged
-from socratic.estimators.learned import KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
+from socratic.estimators.learned import FOREST, KERNELS, LEARNED, QUICK, chooses_threshold, further_epochs
 from socratic.estimators.preparation import Parts, Prepared, prepare, split_rows
 from socratic.inference.queries import column_surprise
 from socratic.learning.settings import Rows
@@ -189,7 +189,7 @@ class TableEstimator(ExplainingEstimator):
         split = split_rows(
             prepared.labels, prepared.twin, rng, validation=validation, calibration=calibration, reference=reference
         )
-        self.table_, parts = prepared.divide(split)
+        self.table_, parts = prepared.divide(split, drawn=self._holds_out_rows())
         return parts
 
     def _folds(self, prepared: Prepared, rng: np.random.Generator) -> np.ndarray | None:
@@ -201,6 +201,10 @@ class TableEstimator(ExplainingEstimator):
     def _takes_long(self) -> bool:
         """Whether a circuit takes long to fit: those that are trained, and those of LearnSPN."""
         return self._structure() not in QUICK
+
+    def _holds_out_rows(self) -> bool:
+        """Whether fitting judges parts of the model, the trees of a forest, by rows that they have not seen."""
+        return self._structure() == FOREST
 
     def _validation(self, n_rows: int) -> float:
         """The share of so many rows to stop on."""

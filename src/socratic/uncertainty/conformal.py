@@ -191,10 +191,11 @@ def check_weighted(name: str, scores: ArrayLike, weights: ArrayLike | None) -> t
         raise ValueError(f"the weights of {name} must have the shape {values.shape}, like them; got {counts.shape}")
     if not (np.isfinite(counts) & (counts >= 0.0)).all():
         raise ValueError(f"the weights of {name} must be finite and at least 0; got a minimum of {counts.min():g}")
-    return values, _scaled(counts)
+    return values, as_independent(counts)
 
 
-def _scaled(weights: np.ndarray) -> np.ndarray:
+def as_independent(weights: np.ndarray) -> np.ndarray:
+    """Weights (n,) scaled to sum to the number of independent rows they are worth, (sum w)^2 / sum w^2 (Kish)."""
     if not weights.any() or np.isclose(weights.sum(), (weights**2).sum(), rtol=1e-12):  # they are already
         return weights
     relative = weights / weights.max()  # equal weights become exactly 1
