@@ -225,17 +225,22 @@ def test_copies_of_rows_do_not_break_the_promise() -> None:
 def test_with_too_few_rows_it_says_so() -> None:
     x, y = load_breast_cancer(return_X_y=True)
     model = logistic(x[:300], y[:300])
-    with pytest.warns(CalibrationWarning, match="15 rows were calibrated on, .* needs at least 19"):
-        guard = CircuitGuard(model, density=QUICK, random_state=0).fit(x[300:315], unseen=True)
+    guard = CircuitGuard(model, density=QUICK, random_state=0)
+    with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
+        guard.fit(x[300:315], unseen=True)
     assert not guard.calibrated_
+    with pytest.warns(
+        CalibrationWarning, match=r"40 rows were calibrated on, and rejection_rate=0\.01 needs at least 99"
+    ):
+        guard.set_params(rejection_rate=0.01).fit(x[300:340], unseen=True)
     with pytest.warns(CalibrationWarning, match="no row is refused"):
         assert not guard.reject(x[380:]).any()
     guard.set_params(calibration_fraction=0.0)
     with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
         guard.fit(x[300:380], unseen=True)
-    with pytest.raises(ValueError, match="held_out must hold at least 20 rows that differ; got n_samples = 1"):
-        guard.fit(x[300:], held_out=np.repeat(x[:1], 50, axis=0))
-    with pytest.raises(ValueError, match="X must hold at least 5 rows that differ; got n_samples = 4"):
+    with pytest.raises(ValueError, match="held_out must hold at least 20 rows; got n_samples = 10"):
+        guard.fit(x[300:], held_out=x[:10])
+    with pytest.raises(ValueError, match="X must hold at least 5 rows; got n_samples = 4"):
         guard.fit(x[:4], unseen=True)
 
 

@@ -140,6 +140,8 @@ class Conformal:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Conformal:
         """Rebuild it from :meth:`to_arrays`."""
         scores, weights = check_weighted("scores", arrays["scores"], arrays["weights"])
+        if ("folds" in arrays) != ("own" in arrays):
+            raise ValueError("scores by several models must come with the fold of each and its score by its own model")
         folds, own = arrays.get("folds", np.zeros(len(scores), dtype=np.int64)), arrays.get("own", scores)
         if (np.diff(scores) < 0.0).any() or folds.shape != scores.shape or own.shape != scores.shape:
             raise ValueError("scores must ascend, and each must have a fold and a score by its model")
