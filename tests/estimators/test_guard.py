@@ -229,9 +229,7 @@ def test_with_too_few_rows_it_says_so() -> None:
     with pytest.warns(CalibrationWarning, match="no rows were held out to calibrate on"):
         guard.fit(x[300:315], unseen=True)
     assert not guard.calibrated_
-    with pytest.warns(
-        CalibrationWarning, match=r"40 rows were calibrated on, and rejection_rate=0\.01 needs at least 99"
-    ):
+    with pytest.warns(CalibrationWarning, match=r"40 rows were .*rejection_rate=0\.01 needs at least 99"):
         guard.set_params(rejection_rate=0.01).fit(x[300:340], unseen=True)
     with pytest.warns(CalibrationWarning, match="no row is refused"):
         assert not guard.reject(x[380:]).any()
