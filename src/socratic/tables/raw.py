@@ -195,7 +195,8 @@ def _array_table(x: Any, estimator: Any) -> RawTable:
     try:
         if masked is not None and masked.any() and array.dtype.kind == "f":
             array = np.where(masked, np.nan, array)  # before it is checked: infinite numbers may be under the mask
-        array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
+        with np.errstate(over="ignore", invalid="ignore"):  # of sums over numbers near the largest, of both signs
+            array = check_array(array, ensure_all_finite="allow-nan", dtype="numeric", estimator=estimator)
     except ValueError as error:
         if "string" not in str(error):
             raise
