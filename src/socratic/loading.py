@@ -58,7 +58,7 @@ def load_bytes(
     model: Any = None,
     trusted: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """The same from the content of a file, for those who read it themselves, to name it by its hash, say.
+    """Read a model from the content of its file, as :func:`load` does, for those who have read the file already.
 
     Parameters
     ----------

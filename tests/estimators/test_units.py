@@ -108,3 +108,21 @@ def test_next_to_no_weight_is_none() -> None:
     little, none = (np.where(np.arange(60) < 5, weight, 1.0) for weight in (1e-300, 0.0))
     found = density.fit(x, sample_weight=little).score_samples(x)
     assert np.array_equal(found, density.fit(x, sample_weight=none).score_samples(x))
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+def test_guards_have_no_units_of_any_size(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    x, new = rng.normal(size=(300, 3)), 3.0 * rng.normal(size=(50, 3))
+
+    def model(scale: float) -> Callable[[np.ndarray], np.ndarray]:
+        def classes(rows: np.ndarray) -> np.ndarray:
+            share = 1.0 / (1.0 + np.exp(-np.clip(np.asarray(rows)[:, 0] / scale, -30.0, 30.0)))
+            return np.stack([1.0 - share, share], 1)
+
+        return classes
+
+    plain, scaled = (
+        CircuitGuard(model(each), random_state=0).fit(x * each, unseen=True).p_value(new * each) for each in (1.0, unit)
+    )
+    np.testing.assert_array_equal(plain, scaled)

@@ -69,7 +69,7 @@ class TableEstimator(ExplainingEstimator):
         self.expected_ = ExpectedScores.fit(joined, ~np.isnan(rows), len(x))
 
     def _comparable(self, scores: Scores, x: Tensor, again: Callable[[Tensor], Scores] | None = None) -> Scores:
-        if not hasattr(self, "expected_"):  # from a file of before, or not calibrated
+        if not hasattr(self, "expected_"):  # not calibrated yet
             return scores
         rows = x.double().cpu().numpy()
         units = self.table_.log_units(rows)
@@ -104,7 +104,7 @@ class TableEstimator(ExplainingEstimator):
         self.levels_ = Levels.fit(own, weights, float(together.sum(1).mean()), copies)
 
     def _on_one_level(self, scores: np.ndarray, x: Tensor, unseen: np.ndarray) -> np.ndarray:
-        if not hasattr(self, "levels_"):  # from a file of before, or not calibrated
+        if not hasattr(self, "levels_"):  # not calibrated yet
             return scores
         return self.levels_(scores, self._missing(x).sum(1), unseen)
 

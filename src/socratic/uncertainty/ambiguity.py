@@ -21,7 +21,7 @@ _ROWS_PER_ERROR, _MOST_ERRORS = 150, 8
 _MOST_KNOWN = 8
 """Levels that are kept, of as many pairs of rejection rate and confidence."""
 
-Levels = tuple[np.ndarray, np.ndarray]
+Risks = tuple[np.ndarray, np.ndarray]
 """The distinct confidences (d,), ascending, and the risk (d + 1,) of rows above the first 0, 1, ... of them."""
 
 
@@ -134,11 +134,11 @@ class Ambiguity:
         return sure, weights, weights * ~self.correct[used]
 
     @cached_property
-    def _known(self) -> dict[tuple[float, float | None], Levels]:
+    def _known(self) -> dict[tuple[float, float | None], Risks]:
         """Levels by what they were asked for: every request of a service asks for the same."""
         return {}
 
-    def _levels(self, rate: float, risk_confidence: float | None) -> Levels:
+    def _levels(self, rate: float, risk_confidence: float | None) -> Risks:
         """The levels at this rejection rate and confidence."""
         found = self._known.get((rate, risk_confidence))
         if found is None:
@@ -147,7 +147,7 @@ class Ambiguity:
             found = self._known[rate, risk_confidence] = self._find_levels(rate, risk_confidence)
         return found
 
-    def _find_levels(self, rate: float, risk_confidence: float | None) -> Levels:
+    def _find_levels(self, rate: float, risk_confidence: float | None) -> Risks:
         sure, weights, wrong = self._familiar(rate)
         values, group = np.unique(sure, return_inverse=True)
         # Of the rows above each of the confidences, the surest first: no row, those of the highest, ..., all.

@@ -243,7 +243,7 @@ def divided_kernels(
         return circuit
     likelihood = _log_likelihood(circuit, x)
     by_others = (likelihood.sum(1) - likelihood[np.arange(len(x)), part]) / (n_parts - 1)
-    excess = _log_likelihood(sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
+    excess = _log_likelihood(_sampled_kernels(x, families, weight, seed=seed), x).mean(1) - by_others
     (root,) = circuit.root_branches()
     with torch.no_grad():
         less = np.clip(excess - np.median(excess), -_MOST_LESS, 0.0)
@@ -258,7 +258,7 @@ def _share_of_equals(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return (np.bincount(group, weight) / weight.sum())[group]
 
 
-def sampled_kernels(x: np.ndarray, families: Sequence[Family], weight: np.ndarray, *, seed: int = 0) -> Circuit:
+def _sampled_kernels(x: np.ndarray, families: Sequence[Family], weight: np.ndarray, *, seed: int = 0) -> Circuit:
     """Kernels of several small random samples of rows (N, V): a circuit with a root for each sample.
 
     Few outliers are in a sample, and hardly ever two that are alike: the mean log-likelihood under all samples stays
@@ -283,7 +283,7 @@ def least_typical(
     alone = _rarity_of_columns(x, families)
     typical = np.ones(len(x), dtype=bool)
     for round_ in range(2):
-        together = -_log_likelihood(sampled_kernels(x, families, weight * typical, seed=seed + round_), x).mean(1)
+        together = -_log_likelihood(_sampled_kernels(x, families, weight * typical, seed=seed + round_), x).mean(1)
         order = np.argsort(_ranks(together) + _ranks(alone), kind="stable")
         typical = np.zeros(len(x), dtype=bool)
         typical[order[np.cumsum(weight[order]) <= (1.0 - share) * weight.sum() + 1e-9]] = True
